@@ -1,0 +1,91 @@
+//! `[agent]`.
+
+use super::reader::Reader;
+use crate::checked::{AgentConfig, Experiments};
+use crate::error::Faults;
+use crate::keys::sections as key;
+use crate::law::Laws;
+use crate::nearest::suggestion;
+use crate::quantity::clip;
+use crate::raw::Table;
+
+pub(super) fn check(root: &Table, laws: &Laws, faults: &mut Faults) -> Option<AgentConfig> {
+    let nothing = Table::empty(root.spot.clone());
+    let (table, spot) = match root.entry("agent") {
+        None => (&nothing, &root.spot),
+        Some(entry) => match entry.node.table() {
+            Some(table) => (table, &entry.node.spot),
+            None => {
+                let problem = format!("{} where a table belongs", entry.node.kind());
+                faults.push(&entry.spot, "agent", problem, "a header [agent]".to_owned());
+                return None;
+            }
+        },
+    };
+    let mut reader = Reader::new(table, spot, "agent".to_owned(), &key::AGENT, faults);
+    let experiments = experiments(&mut reader);
+    let law = law(&mut reader, laws);
+    settings(&mut reader, experiments, law)
+}
+
+fn settings(
+    reader: &mut Reader<'_>,
+    experiments: Option<Experiments>,
+    law: Option<String>,
+) -> Option<AgentConfig> {
+    let interval = reader.get(&key::INTERVAL);
+    let fast_interval = reader.get(&key::FAST_INTERVAL);
+    if let (Some(interval), Some(fast)) = (interval, fast_interval)
+        && fast > interval
+    {
+        let problem = "the fast path is slower than the usual one".to_owned();
+        let name =
+            if reader.node("fast_interval_s").is_some() { "fast_interval_s" } else { "interval_s" };
+        reader.fault(name, problem, "fast_interval_s at most interval_s".to_owned());
+    }
+    let state_dir = reader.get(&key::STATE_DIR);
+    let metrics = reader.get(&key::METRICS);
+    let on_foreign_change = reader.get(&key::ON_FOREIGN_CHANGE);
+    let adopt = reader.get(&key::ADOPT);
+    let manage = reader.optional(&key::MANAGE);
+    Some(AgentConfig {
+        interval: interval?,
+        fast_interval: fast_interval?,
+        state_dir: state_dir?,
+        metrics: metrics?,
+        on_foreign_change: on_foreign_change?,
+        law: law?,
+        adopt: adopt?,
+        manage: manage?,
+        experiments: experiments?,
+        law_spot: reader.spot_of("law"),
+        manage_spot: reader.spot_of("manage"),
+    })
+}
+
+fn law(reader: &mut Reader<'_>, laws: &Laws) -> Option<String> {
+    let law = reader.get(&key::LAW)?;
+    if laws.0.contains_key(&law) {
+        return Some(law);
+    }
+    let help = suggestion(&law, laws.0.keys().map(String::as_str));
+    reader.fault("law", format!("there is no law `{}`", clip(&law)), help);
+    None
+}
+
+fn experiments(reader: &mut Reader<'_>) -> Option<Experiments> {
+    reader.optional(&key::EXPERIMENTS)?;
+    let spot = reader.spot_of("experiments");
+    let nothing = Table::empty(spot.clone());
+    let table = reader.node("experiments").and_then(|node| node.table()).unwrap_or(&nothing);
+    let path = reader.path_of("experiments");
+    let mut inner = Reader::new(table, &spot, path, &key::AGENT_EXPERIMENTS, reader.faults);
+    let enabled = inner.get(&key::ENABLED);
+    let max_share_frac = inner.get(&key::MAX_SHARE);
+    let max_length = inner.get(&key::MAX_LENGTH);
+    Some(Experiments {
+        enabled: enabled?,
+        max_share_frac: max_share_frac?,
+        max_length: max_length?,
+    })
+}

@@ -1,0 +1,206 @@
+//! The one step: sample → observation → proposals → verdicts → actions.
+
+use crate::arbiter::{Arbiter, Standing};
+use crate::journal::{Entry, Judged, Note};
+use crate::order::order_actions;
+use crate::repair::{Advice, ForeignChange, Repair};
+use crate::round::same_setting;
+use crate::tasks::{Allowance, dispatch};
+use quell_model::{Observer, ObserverParams};
+use quell_policy::Policy;
+use quell_types::{
+    Action, Gap, Knob, Observation, Proposal, Reading, Sample, Setting, Setup, Tenant, Time, Wish,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How the engine behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EngineParams {
+    /// Lengths of windows.
+    pub observer: ObserverParams,
+    /// What to do about changes made by others.
+    pub on_foreign_change: ForeignChange,
+}
+
+/// A policy with the time of its next step.
+struct Due {
+    policy: Box<dyn Policy>,
+    next: Time,
+}
+
+/// Decides. Owns no clock and no I/O.
+pub struct Engine {
+    setup: Setup,
+    params: EngineParams,
+    observer: Observer,
+    policies: Vec<Due>,
+    arbiter: Arbiter,
+    repair: Repair,
+    allowances: BTreeMap<Tenant, Allowance>,
+    /// Knobs that Quell set and that no policy wants any more: they go back to this setting.
+    first_seen: BTreeMap<Knob, Setting>,
+    given_up: BTreeSet<Knob>,
+}
+
+/// What one step brought.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// What the policies saw.
+    pub observation: Observation,
+    /// What to do, in order.
+    pub actions: Vec<Action>,
+    /// Why: for the journal.
+    pub entry: Entry,
+}
+
+impl Engine {
+    /// An engine that has decided nothing yet.
+    #[must_use]
+    pub fn new(setup: Setup, policies: Vec<Box<dyn Policy>>, params: EngineParams) -> Self {
+        let observer = Observer::new(setup.clone(), params.observer);
+        let policies = policies.into_iter().map(|policy| Due { policy, next: Time(0) }).collect();
+        Self {
+            setup,
+            params,
+            observer,
+            policies,
+            arbiter: Arbiter::default(),
+            repair: Repair::default(),
+            allowances: BTreeMap::new(),
+            first_seen: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+        }
+    }
+
+    /// What stands for every knob that a policy wants, and why.
+    #[must_use]
+    pub fn standing(&self) -> &BTreeMap<Knob, Standing> {
+        self.arbiter.standing()
+    }
+
+    /// The shortest period of the policies.
+    #[must_use]
+    pub fn shortest_period(&self) -> Option<std::time::Duration> {
+        self.policies.iter().map(|due| due.policy.period()).min()
+    }
+
+    /// Decides on one sample. Samples must come in rising time.
+    pub fn step(&mut self, sample: &Sample) -> Decision {
+        let observation = self.observer.observe(sample);
+        self.repair.learn(&sample.outcomes);
+        let proposals = self.propose(&observation);
+        let judged = self.judge(sample.time, proposals);
+        let mut notes = Vec::new();
+        let mut actions = self.knob_actions(sample, &mut notes);
+        actions.extend(dispatch(&sample.tasks, &self.allowances));
+        actions.extend(plays(&judged));
+        let entry = Entry {
+            time: sample.time,
+            wall_unix_ms: sample.wall_unix_ms,
+            proposals: judged,
+            actions: actions.clone(),
+            outcomes: sample.outcomes.clone(),
+            notes,
+        };
+        Decision { observation, actions, entry }
+    }
+
+    fn propose(&mut self, observation: &Observation) -> Vec<Proposal> {
+        let mut proposals = Vec::new();
+        for due in &mut self.policies {
+            if observation.time >= due.next {
+                due.next = observation.time + due.policy.period();
+                proposals.extend(due.policy.step(&self.setup, observation));
+            }
+        }
+        proposals
+    }
+
+    fn judge(&mut self, time: Time, proposals: Vec<Proposal>) -> Vec<Judged> {
+        let mut judged = Vec::new();
+        for proposal in proposals {
+            if let Wish::RunTasks { tenant, allowed, at_most } = &proposal.wish {
+                let allowance = Allowance { allowed: *allowed, at_most: *at_most };
+                self.allowances.insert(tenant.clone(), allowance);
+            }
+            let verdict = self.arbiter.consider(time, &self.setup, &proposal);
+            judged.push(Judged { proposal, verdict });
+        }
+        judged
+    }
+
+    /// Compares what is wanted with how the knobs really stand.
+    fn knob_actions(&mut self, sample: &Sample, notes: &mut Vec<Note>) -> Vec<Action> {
+        let mut changes: Vec<(Knob, Setting)> = Vec::new();
+        for (knob, wanted) in self.wanted() {
+            match sample.knobs.get(&knob) {
+                // Gone, pending or unreadable: there is nothing to compare with.
+                None | Some(Err(Gap::Pending | Gap::Gone(_) | Gap::Absent(_))) => {}
+                Some(Ok(real)) if same_setting(real, &wanted) => {
+                    self.repair.confirm(&knob, &wanted);
+                    if !self.arbiter.standing().contains_key(&knob) {
+                        self.first_seen.remove(&knob);
+                    }
+                }
+                Some(reading) => {
+                    if self.shall_write(sample.time, &knob, &wanted, reading, notes) {
+                        self.remember(&knob, reading);
+                        changes.push((knob, wanted));
+                    }
+                }
+            }
+        }
+        order_actions(&sample.knobs, &changes)
+    }
+
+    /// Everything that shall stand: wishes, and the first settings of knobs no longer wished for.
+    fn wanted(&self) -> Vec<(Knob, Setting)> {
+        let standing = self.arbiter.standing();
+        let wished = standing.iter().map(|(knob, s)| (knob.clone(), s.setting.clone()));
+        let released = self.first_seen.iter().filter(|(knob, _)| !standing.contains_key(*knob));
+        let released = released.map(|(knob, setting)| (knob.clone(), setting.clone()));
+        wished.chain(released).filter(|(knob, _)| !self.given_up.contains(knob)).collect()
+    }
+
+    fn remember(&mut self, knob: &Knob, reading: &Reading<Setting>) {
+        if let Ok(real) = reading
+            && !self.first_seen.contains_key(knob)
+        {
+            self.first_seen.insert(knob.clone(), real.clone());
+        }
+    }
+
+    fn shall_write(
+        &mut self,
+        time: Time,
+        knob: &Knob,
+        wanted: &Setting,
+        reading: &Reading<Setting>,
+        notes: &mut Vec<Note>,
+    ) -> bool {
+        let Ok(real) = reading else { return true };
+        let on_change = self.params.on_foreign_change;
+        let (knob_text, found) = (knob.to_string(), real.to_string());
+        match self.repair.advise(time, knob, wanted, real, on_change) {
+            Advice::Write => true,
+            Advice::Wait => false,
+            Advice::Reassert => {
+                notes.push(Note::Reasserted { knob: knob_text, found });
+                true
+            }
+            Advice::GiveUp => {
+                notes.push(Note::GivenUp { knob: knob_text, found });
+                self.given_up.insert(knob.clone());
+                self.arbiter.forget(knob);
+                false
+            }
+        }
+    }
+}
+
+fn plays(judged: &[Judged]) -> impl Iterator<Item = Action> + '_ {
+    judged.iter().filter_map(|j| match &j.proposal.wish {
+        Wish::Play(experiment) => Some(Action::Play(experiment.clone())),
+        _ => None,
+    })
+}

@@ -1,0 +1,171 @@
+//! Knobs that are not as they should be: lost writes, refusals, changes made by others.
+
+use crate::round::same_setting;
+use quell_types::{Action, Knob, Outcome, Setting, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What to do when somebody else changes a knob that Quell owns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForeignChange {
+    /// Put it right, as long as the other does not insist.
+    #[default]
+    Reassert,
+    /// Leave the knob to the other until the next reload.
+    GiveUp,
+}
+
+/// After so many repairs of one knob within [`INSISTS_WITHIN`] the other one insists.
+const INSISTS_AFTER: u32 = 5;
+const INSISTS_WITHIN: Duration = Duration::from_secs(60);
+const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(30);
+
+/// What is known of one knob's writes.
+#[derive(Clone, Debug, Default)]
+struct Care {
+    /// The setting last seen in place after we wrote it.
+    confirmed: Option<Setting>,
+    repairs: u32,
+    first_repair: Time,
+    failures: u32,
+    not_before: Time,
+}
+
+/// Remembers each knob's writes and decides whether to write again.
+#[derive(Debug, Default)]
+pub(crate) struct Repair {
+    knobs: BTreeMap<Knob, Care>,
+}
+
+/// Whether a knob that differs from what is wanted shall be written now.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Advice {
+    /// Write it.
+    Write,
+    /// Write it: somebody else changed it from this setting.
+    Reassert,
+    /// Not now: the last writes failed.
+    Wait,
+    /// Leave it to the other from now on.
+    GiveUp,
+}
+
+impl Repair {
+    /// Notes failures, so that a refused write is tried again ever more rarely.
+    pub(crate) fn learn(&mut self, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            let Action::Set { knob, .. } = &outcome.action else { continue };
+            let care = self.knobs.entry(knob.clone()).or_default();
+            if outcome.error.is_none() {
+                care.failures = 0;
+                continue;
+            }
+            let wait = FIRST_BACK_OFF.saturating_mul(1 << care.failures.min(8));
+            care.failures += 1;
+            care.not_before = outcome.time + wait.min(LONGEST_BACK_OFF);
+        }
+    }
+
+    /// Notes that a knob stands as wanted.
+    pub(crate) fn confirm(&mut self, knob: &Knob, setting: &Setting) {
+        self.knobs.entry(knob.clone()).or_default().confirmed = Some(setting.clone());
+    }
+
+    /// What to do about a knob that stands at `real` and should stand at `wanted`.
+    pub(crate) fn advise(
+        &mut self,
+        time: Time,
+        knob: &Knob,
+        wanted: &Setting,
+        real: &Setting,
+        on_change: ForeignChange,
+    ) -> Advice {
+        let care = self.knobs.entry(knob.clone()).or_default();
+        if time < care.not_before {
+            return Advice::Wait;
+        }
+        let changed = care
+            .confirmed
+            .as_ref()
+            .is_some_and(|c| same_setting(c, wanted) && !same_setting(c, real));
+        if !changed {
+            return Advice::Write;
+        }
+        if on_change == ForeignChange::GiveUp {
+            return Advice::GiveUp;
+        }
+        if time.since(care.first_repair) > INSISTS_WITHIN {
+            (care.repairs, care.first_repair) = (0, time);
+        }
+        care.repairs += 1;
+        if care.repairs > INSISTS_AFTER { Advice::GiveUp } else { Advice::Reassert }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knob() -> Knob {
+        Knob::CpuWeight { tenant: "jobs".into() }
+    }
+
+    fn at(ms: u64) -> Time {
+        Time(ms * 1_000_000)
+    }
+
+    const WANTED: Setting = Setting::Weight(1);
+    const REAL: Setting = Setting::Weight(100);
+
+    #[test]
+    fn a_refused_write_is_tried_ever_more_rarely() {
+        let mut repair = Repair::default();
+        let mut failures = 0;
+        let mut last = 0;
+        for ms in (0..100_000).step_by(100) {
+            if repair.advise(at(ms), &knob(), &WANTED, &REAL, ForeignChange::Reassert)
+                == Advice::Write
+            {
+                let action = Action::Set { knob: knob(), to: WANTED };
+                let error = Some("refused".to_string());
+                repair.learn(&[Outcome { action, time: at(ms), error }]);
+                failures += 1;
+                last = ms;
+            }
+        }
+        assert!((5..12).contains(&failures), "{failures} tries in 100 s");
+        assert!(last > 60_000, "it never stops trying");
+    }
+
+    #[test]
+    fn a_change_by_others_is_put_right_until_they_insist() {
+        let mut repair = Repair::default();
+        let mut said = vec![];
+        for i in 0..7 {
+            repair.confirm(&knob(), &WANTED);
+            let advice =
+                repair.advise(at(i * 1000), &knob(), &WANTED, &REAL, ForeignChange::Reassert);
+            said.push(advice);
+        }
+        assert_eq!(said[..5], vec![Advice::Reassert; 5]);
+        assert_eq!(said[5], Advice::GiveUp);
+    }
+
+    #[test]
+    fn configured_to_give_up_it_gives_up_at_once() {
+        let mut repair = Repair::default();
+        assert_eq!(
+            repair.advise(at(0), &knob(), &WANTED, &REAL, ForeignChange::GiveUp),
+            Advice::Write,
+            "our own first write is no foreign change"
+        );
+        repair.confirm(&knob(), &WANTED);
+        assert_eq!(
+            repair.advise(at(1), &knob(), &WANTED, &REAL, ForeignChange::GiveUp),
+            Advice::GiveUp
+        );
+    }
+}

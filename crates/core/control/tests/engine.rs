@@ -1,0 +1,182 @@
+//! The engine on a machine of two knobs.
+#![allow(clippy::unwrap_used)]
+
+use quell_control::{Engine, EngineParams, ForeignChange, Note};
+use quell_policy::Policy;
+use quell_types::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn weight() -> Knob {
+    Knob::CpuWeight { tenant: "jobs".into() }
+}
+
+fn idle() -> Knob {
+    Knob::CpuIdle { tenant: "jobs".into() }
+}
+
+fn setup() -> Setup {
+    Setup {
+        knobs: BTreeMap::from([
+            (weight(), KnobRange::Weight { min: 1, max: 10_000 }),
+            (idle(), KnobRange::Flag),
+        ]),
+        ..Setup::default()
+    }
+}
+
+/// Plays a script: what to propose at which second.
+struct Script(BTreeMap<u64, Vec<Wish>>);
+
+impl Policy for Script {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+    fn step(&mut self, _: &Setup, observation: &Observation) -> Vec<Proposal> {
+        let second = observation.time.0 / 1_000_000_000;
+        let wishes = self.0.remove(&second).unwrap_or_default();
+        let proposal = |wish| Proposal {
+            policy: "script".into(),
+            precedence: Precedence::Partition,
+            wish,
+            rule: "scripted".into(),
+            inputs: vec![],
+        };
+        wishes.into_iter().map(proposal).collect()
+    }
+}
+
+/// A machine that does what it is told, unless it loses a write.
+struct Machine {
+    knobs: BTreeMap<Knob, Setting>,
+    writes: Vec<(u64, Action)>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let knobs =
+            BTreeMap::from([(weight(), Setting::Weight(100)), (idle(), Setting::Flag(false))]);
+        Self { knobs, writes: vec![] }
+    }
+
+    fn sample(&self, second: u64) -> Sample {
+        let gap = || Gap::absent("not in this test");
+        Sample {
+            time: Time(second * 1_000_000_000),
+            wall_unix_ms: second * 1000,
+            host: HostReading {
+                cpu: Err(gap()),
+                pressure: Err(gap()),
+                memory: Err(gap()),
+                power: Err(gap()),
+                frequency_khz: Err(gap()),
+            },
+            tenants: BTreeMap::new(),
+            links: BTreeMap::new(),
+            knobs: self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),
+            tasks: vec![],
+            experiments: vec![],
+            outcomes: vec![],
+            link_capacity: BTreeMap::new(),
+        }
+    }
+
+    /// One second: returns the notes.
+    fn run(&mut self, engine: &mut Engine, second: u64, lose: bool) -> Vec<Note> {
+        let decision = engine.step(&self.sample(second));
+        for action in decision.actions {
+            if let Action::Set { knob, to } = &action
+                && !lose
+            {
+                self.knobs.insert(knob.clone(), to.clone());
+            }
+            self.writes.push((second, action));
+        }
+        decision.entry.notes
+    }
+}
+
+fn engine(script: &[(u64, Wish)], on_foreign_change: ForeignChange) -> Engine {
+    let mut by_second: BTreeMap<u64, Vec<Wish>> = BTreeMap::new();
+    for (second, wish) in script {
+        by_second.entry(*second).or_default().push(wish.clone());
+    }
+    let params = EngineParams { on_foreign_change, ..EngineParams::default() };
+    Engine::new(setup(), vec![Box::new(Script(by_second))], params)
+}
+
+fn set(knob: Knob, to: Setting) -> Wish {
+    Wish::Set { knob, to }
+}
+
+#[test]
+fn a_wish_stands_without_being_repeated_and_is_written_once() {
+    let mut engine = engine(&[(1, set(weight(), Setting::Weight(1)))], ForeignChange::Reassert);
+    let mut machine = Machine::new();
+    for second in 1..10 {
+        machine.run(&mut engine, second, false);
+    }
+    assert_eq!(machine.writes.len(), 1);
+    assert_eq!(machine.knobs[&weight()], Setting::Weight(1));
+}
+
+#[test]
+fn a_lost_write_is_repaired_by_the_next_step() {
+    let mut engine = engine(&[(1, set(weight(), Setting::Weight(1)))], ForeignChange::Reassert);
+    let mut machine = Machine::new();
+    machine.run(&mut engine, 1, true);
+    assert_eq!(machine.knobs[&weight()], Setting::Weight(100));
+    machine.run(&mut engine, 2, false);
+    assert_eq!(machine.knobs[&weight()], Setting::Weight(1));
+}
+
+#[test]
+fn a_release_brings_the_first_setting_back() {
+    let script = [(1, set(idle(), Setting::Flag(true))), (3, Wish::Release { knob: idle() })];
+    let mut engine = engine(&script, ForeignChange::Reassert);
+    let mut machine = Machine::new();
+    for second in 1..3 {
+        machine.run(&mut engine, second, false);
+    }
+    assert_eq!(machine.knobs[&idle()], Setting::Flag(true));
+    for second in 3..8 {
+        machine.run(&mut engine, second, false);
+    }
+    assert_eq!(machine.knobs[&idle()], Setting::Flag(false));
+    assert_eq!(machine.writes.len(), 2, "{:?}", machine.writes);
+}
+
+#[test]
+fn a_change_by_others_is_put_right_or_given_up_as_configured() {
+    for (on_change, expected) in [
+        (ForeignChange::Reassert, Setting::Weight(1)),
+        (ForeignChange::GiveUp, Setting::Weight(55)),
+    ] {
+        let mut engine = engine(&[(1, set(weight(), Setting::Weight(1)))], on_change);
+        let mut machine = Machine::new();
+        for second in 1..4 {
+            machine.run(&mut engine, second, false);
+        }
+        machine.knobs.insert(weight(), Setting::Weight(55));
+        let mut notes = vec![];
+        for second in 4..8 {
+            notes.extend(machine.run(&mut engine, second, false));
+        }
+        assert_eq!(machine.knobs[&weight()], expected);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+    }
+}
+
+#[test]
+fn what_the_machine_cannot_do_is_never_asked_of_it() {
+    let frozen = Knob::Frozen { tenant: "jobs".into() };
+    let mut engine = engine(&[(1, set(frozen, Setting::Flag(true)))], ForeignChange::Reassert);
+    let mut machine = Machine::new();
+    for second in 1..4 {
+        machine.run(&mut engine, second, false);
+    }
+    assert!(machine.writes.is_empty());
+}

@@ -1,0 +1,78 @@
+//! Rates of the machine and of its links.
+
+use crate::Counter;
+use quell_types::{
+    BytesPerSecond, CpuTimes, Fraction, Gap, HostObservation, HostReading, LinkObservation,
+    LinkReading, Reading, Tenant, Time,
+};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+pub(crate) struct HostCounters {
+    cpu: Option<CpuTimes>,
+    memory: Counter,
+    cpu_pressure: Counter,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct LinkCounters {
+    sent: Counter,
+    drops: Counter,
+    by_tenant: BTreeMap<Tenant, Counter>,
+}
+
+impl HostCounters {
+    pub(crate) fn observe(&mut self, time: Time, reading: &HostReading) -> HostObservation {
+        let shares = self.cpu_shares(&reading.cpu);
+        let memory = reading.memory.clone().map(|m| m.bytes);
+        let stalled = reading.pressure.clone().map(|p| p.cpu_some_ns);
+        HostObservation {
+            utilisation: shares.clone().map(|(busy, _)| Fraction(busy)),
+            steal: shares.map(|(_, steal)| Fraction(steal)),
+            memory: self.memory.rate(time, &memory).map(BytesPerSecond),
+            cpu_pressure: self
+                .cpu_pressure
+                .rate(time, &stalled)
+                .map(|ns| Fraction((ns / 1e9).min(1.0))),
+            power: reading.power.clone(),
+            frequency_khz: reading.frequency_khz.clone(),
+        }
+    }
+
+    /// (busy over busy + idle, steal over all).
+    fn cpu_shares(&mut self, reading: &Reading<CpuTimes>) -> Reading<(f64, f64)> {
+        let now = reading.clone()?;
+        let Some(old) = self.cpu.replace(now) else {
+            return Err(Gap::not_yet("one sample so far"));
+        };
+        let busy = now.busy_ns.saturating_sub(old.busy_ns) as f64;
+        let idle = now.idle_ns.saturating_sub(old.idle_ns) as f64;
+        let steal = now.steal_ns.saturating_sub(old.steal_ns) as f64;
+        if busy + idle <= 0.0 {
+            return Err(Gap::not_yet("no time has passed"));
+        }
+        Ok((busy / (busy + idle), steal / (busy + idle + steal)))
+    }
+}
+
+impl LinkCounters {
+    pub(crate) fn observe(
+        &mut self,
+        time: Time,
+        capacity: BytesPerSecond,
+        reading: &LinkReading,
+    ) -> LinkObservation {
+        let mut by_tenant = BTreeMap::new();
+        for (tenant, bytes) in &reading.by_tenant_bytes {
+            let counter = self.by_tenant.entry(tenant.clone()).or_default();
+            by_tenant.insert(tenant.clone(), counter.rate(time, bytes).map(BytesPerSecond));
+        }
+        LinkObservation {
+            capacity,
+            sent: self.sent.rate(time, &reading.sent_bytes).map(BytesPerSecond),
+            by_tenant,
+            backlog_bytes: reading.backlog_bytes.clone(),
+            drops_per_s: self.drops.rate(time, &reading.drops),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The observer on scripted samples.
+#![allow(clippy::unwrap_used)]
+
+use quell_model::{Observer, ObserverParams};
+use quell_types::*;
+use std::collections::BTreeMap;
+
+fn setup() -> Setup {
+    Setup {
+        managed_cpus: "0-1".parse().unwrap(),
+        services: vec![ServiceSpec {
+            name: "web".into(),
+            slo: Slo { percentile_frac: 0.95, target_s: 0.010 },
+            peak_qps: Some(1000.0),
+            links: vec![],
+        }],
+        batch: vec![BatchSpec {
+            name: "jobs".into(),
+            links: vec![],
+            takes_tasks: true,
+            max_tasks: 1,
+        }],
+        ..Setup::default()
+    }
+}
+
+/// A service that answers `n` requests in all, each in 2 ms for 0.2 ms of CPU time.
+fn service(n: u64, identity: u64) -> TenantReading {
+    let mut latency = LogHistogram::new();
+    latency.record_many(2_000_000, n);
+    let mut reading = TenantReading::missing(&Gap::absent("not in this test"));
+    reading.identity = Ok(identity);
+    reading.cpu_ns = Ok(n * 200_000);
+    reading.requests = Ok(RequestReading {
+        requests: n,
+        bytes_in: n * 100,
+        bytes_out: n * 1000,
+        latency_ns: Ok(latency),
+    });
+    reading
+}
+
+fn batch(cpu_ns: Reading<u64>) -> TenantReading {
+    let gap = cpu_ns.clone().err().unwrap_or(Gap::absent("not in this test"));
+    let mut reading = TenantReading::missing(&gap);
+    if cpu_ns.is_ok() {
+        reading.identity = Ok(7);
+    }
+    reading.cpu_ns = cpu_ns;
+    reading
+}
+
+fn sample(ms: u64, web: TenantReading, jobs: TenantReading) -> Sample {
+    let gap = || Gap::absent("not in this test");
+    Sample {
+        time: Time(ms * 1_000_000),
+        wall_unix_ms: 0,
+        host: HostReading {
+            cpu: Ok(CpuTimes { busy_ns: ms * 1_500_000, idle_ns: ms * 500_000, steal_ns: 0 }),
+            pressure: Err(gap()),
+            memory: Err(gap()),
+            power: Err(gap()),
+            frequency_khz: Err(gap()),
+        },
+        tenants: BTreeMap::from([("web".into(), web), ("jobs".into(), jobs)]),
+        links: BTreeMap::new(),
+        knobs: BTreeMap::new(),
+        tasks: vec![],
+        experiments: vec![],
+        outcomes: vec![],
+        link_capacity: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn counters_become_rates_windows_and_slack() {
+    let mut observer = Observer::new(setup(), ObserverParams::default());
+    observer.observe(&sample(0, service(0, 1), batch(Ok(0))));
+    let seen = observer.observe(&sample(1000, service(500, 1), batch(Ok(800_000_000))));
+    let web = &seen.services[&"web".into()];
+    assert_eq!(web.qps, Ok(500.0));
+    assert_eq!(web.load, Ok(Fraction(0.5)));
+    assert!((web.slack.clone().unwrap() - 0.8).abs() < 0.02, "{:?}", web.slack);
+    assert!((web.cpu_per_request_s.clone().unwrap() - 0.0002).abs() < 1e-9);
+    assert_eq!(web.bytes_per_request, Ok((100.0, 1000.0)));
+    assert_eq!(seen.batch[&"jobs".into()].cpu, Ok(Cpus(0.8)));
+    assert_eq!(seen.host.utilisation, Ok(Fraction(0.75)));
+    assert!(matches!(web.memory, Err(Gap::Absent(_))), "what is missing stays missing");
+}
+
+#[test]
+fn a_restarted_service_begins_anew() {
+    let mut observer = Observer::new(setup(), ObserverParams::default());
+    observer.observe(&sample(0, service(0, 1), batch(Ok(0))));
+    observer.observe(&sample(1000, service(500, 1), batch(Ok(0))));
+    let seen = observer.observe(&sample(2000, service(3, 2), batch(Ok(0))));
+    let web = &seen.services[&"web".into()];
+    assert!(web.restarted);
+    assert!(web.qps.is_err() && web.tails.is_err() && web.cpu.is_err());
+    let seen = observer.observe(&sample(3000, service(503, 2), batch(Ok(0))));
+    assert_eq!(seen.services[&"web".into()].qps, Ok(500.0));
+}
+
+#[test]
+fn a_fast_sample_keeps_what_it_left_out() {
+    let mut observer = Observer::new(setup(), ObserverParams::default());
+    observer.observe(&sample(0, service(0, 1), batch(Ok(0))));
+    observer.observe(&sample(1000, service(500, 1), batch(Ok(500_000_000))));
+    let fast = sample(1250, service(625, 1), batch(Err(Gap::not_yet("fast sample"))));
+    let seen = observer.observe(&fast);
+    assert_eq!(seen.batch[&"jobs".into()].cpu, Ok(Cpus(0.5)));
+    assert_eq!(seen.services[&"web".into()].qps, Ok(500.0));
+}
+
+#[test]
+fn a_vanished_service_is_a_gap_and_not_zero() {
+    let mut observer = Observer::new(setup(), ObserverParams::default());
+    observer.observe(&sample(0, service(0, 1), batch(Ok(0))));
+    let gone = TenantReading::missing(&Gap::Gone("web".into()));
+    let seen = observer.observe(&sample(1000, gone, batch(Ok(0))));
+    let web = &seen.services[&"web".into()];
+    assert!(web.present.is_err() && web.cpu.is_err() && web.slack.is_err());
+}
+
+#[test]
+fn the_same_samples_give_the_same_observations() {
+    let run = || {
+        let mut observer = Observer::new(setup(), ObserverParams::default());
+        (0..20)
+            .map(|i| observer.observe(&sample(i * 250, service(i * 130, 1), batch(Ok(i * 1000)))))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,182 @@
+//! A log-scaled histogram: the shape in which latencies leave the kernel.
+//!
+//! Every power of two is cut into [`SUB_BUCKETS`] equal slots, so a slot is at most 1/8 of its
+//! value wide and a quantile is right within 6 %. Values are unitless here; latencies are
+//! nanoseconds. The eBPF programs fill the same slots (`slot_of` there and here must agree).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Slots to each power of two.
+pub const SUB_BUCKETS: usize = 8;
+const SUB_BITS: u32 = 3;
+const OCTAVES: usize = 36;
+/// Slots in all: values up to 2^38 (274 s in nanoseconds); larger ones land in the last slot.
+pub const SLOTS: usize = SUB_BUCKETS * OCTAVES;
+
+/// Counts by slot. Counts only grow in a reading; windows are differences of readings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogHistogram {
+    counts: Vec<u64>,
+}
+
+impl LogHistogram {
+    /// No values.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From raw counts, slot 0 first; what lies beyond [`SLOTS`] is added to the last slot.
+    #[must_use]
+    pub fn from_counts(raw: &[u64]) -> Self {
+        let mut counts = raw.iter().take(SLOTS).copied().collect::<Vec<_>>();
+        if raw.len() > SLOTS {
+            counts[SLOTS - 1] += raw[SLOTS..].iter().sum::<u64>();
+        }
+        let used = counts.iter().rposition(|&c| c > 0).map_or(0, |last| last + 1);
+        counts.truncate(used);
+        Self { counts }
+    }
+
+    /// The slot of a value.
+    #[must_use]
+    pub fn slot_of(value: u64) -> usize {
+        let exponent = 63 - value.max(1).leading_zeros();
+        if exponent < SUB_BITS {
+            return (value as usize) & (SUB_BUCKETS - 1);
+        }
+        let sub = (value >> (exponent - SUB_BITS)) as usize & (SUB_BUCKETS - 1);
+        (((exponent - SUB_BITS + 1) as usize) * SUB_BUCKETS + sub).min(SLOTS - 1)
+    }
+
+    /// The smallest value of a slot.
+    #[must_use]
+    pub fn lower_bound(slot: usize) -> u64 {
+        if slot < SUB_BUCKETS {
+            return slot as u64;
+        }
+        let shift = slot / SUB_BUCKETS - 1;
+        ((SUB_BUCKETS + slot % SUB_BUCKETS) as u64) << shift
+    }
+
+    /// Counts one value.
+    pub fn record(&mut self, value: u64) {
+        self.record_many(value, 1);
+    }
+
+    /// Counts a value `times` times.
+    pub fn record_many(&mut self, value: u64, times: u64) {
+        let slot = Self::slot_of(value);
+        if slot >= self.counts.len() {
+            self.counts.resize(slot + 1, 0);
+        }
+        self.counts[slot] += times;
+    }
+
+    /// How many values.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Counts by slot, trailing zeros left out.
+    #[must_use]
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// Adds all values of another.
+    pub fn merge(&mut self, other: &LogHistogram) {
+        if other.counts.len() > self.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+    }
+
+    /// The values that came since `earlier`, an older reading of the same counter. A slot that
+    /// shrank (the counter was made anew) counts from zero.
+    #[must_use]
+    pub fn since(&self, earlier: &LogHistogram) -> LogHistogram {
+        let before = earlier.counts.iter().chain(std::iter::repeat(&0));
+        let diff: Vec<u64> = self
+            .counts
+            .iter()
+            .zip(before)
+            .map(|(now, before)| if now >= before { now - before } else { *now })
+            .collect();
+        Self::from_counts(&diff)
+    }
+
+    /// The value below which the share `p` (0..1) of all values lies, interpolated within its
+    /// slot; none if there are no values.
+    #[must_use]
+    pub fn quantile(&self, p: f64) -> Option<f64> {
+        let total = self.count();
+        if total == 0 {
+            return None;
+        }
+        let wanted = (total as f64 * p.clamp(0.0, 1.0)).max(1.0);
+        let mut below = 0.0;
+        for (slot, &count) in self.counts.iter().enumerate().filter(|(_, c)| **c > 0) {
+            if below + count as f64 >= wanted {
+                let low = Self::lower_bound(slot) as f64;
+                let high = Self::lower_bound(slot + 1) as f64;
+                return Some(low + (wanted - below) / count as f64 * (high - low));
+            }
+            below += count as f64;
+        }
+        Some(Self::lower_bound(self.counts.len()) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn slots_follow_each_other_without_holes() {
+        for slot in 0..SLOTS - 1 {
+            let low = LogHistogram::lower_bound(slot);
+            let next = LogHistogram::lower_bound(slot + 1);
+            assert!(next > low, "slot {slot}");
+            assert_eq!(LogHistogram::slot_of(low), slot);
+            assert_eq!(LogHistogram::slot_of(next - 1), slot);
+        }
+        assert_eq!(LogHistogram::slot_of(u64::MAX), SLOTS - 1);
+    }
+
+    #[test]
+    fn a_counter_made_anew_counts_from_zero() {
+        let (mut old, mut new) = (LogHistogram::new(), LogHistogram::new());
+        old.record_many(100, 50);
+        new.record_many(100, 3);
+        assert_eq!(new.since(&old).count(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_right_within_a_slot(mut values in proptest::collection::vec(1u64..10_000_000, 1..200), p in 0.01f64..1.0) {
+            let mut h = LogHistogram::new();
+            values.iter().for_each(|&v| h.record(v));
+            values.sort_unstable();
+            let rank = ((values.len() as f64 * p).ceil() as usize).clamp(1, values.len());
+            let exact = values[rank - 1] as f64;
+            let got = h.quantile(p).unwrap();
+            prop_assert!((got - exact).abs() <= exact / 8.0 + 1.0, "{got} against {exact}");
+        }
+
+        #[test]
+        fn a_difference_undoes_a_merge(a in proptest::collection::vec(0u64..1_000_000, 0..50), b in proptest::collection::vec(0u64..1_000_000, 0..50)) {
+            let (mut ha, mut hb) = (LogHistogram::new(), LogHistogram::new());
+            a.iter().for_each(|&v| ha.record(v));
+            b.iter().for_each(|&v| hb.record(v));
+            let mut both = ha.clone();
+            both.merge(&hb);
+            prop_assert_eq!(both.since(&ha), hb);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What a policy sees: rates and windows, derived from samples by the model.
+
+use crate::{
+    BytesPerSecond, Cpus, ExperimentTrace, Fraction, Knob, Link, Reading, Setting, TaskRecord,
+    Tenant, Time, Watts,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Latency of a window, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tails {
+    /// Requests in the window.
+    pub requests: u64,
+    /// Length of the window: short windows with few requests are joined.
+    pub window_s: f64,
+    /// Median.
+    pub p50_s: f64,
+    /// 95th percentile.
+    pub p95_s: f64,
+    /// 99th percentile.
+    pub p99_s: f64,
+    /// 99.9th percentile.
+    pub p999_s: f64,
+    /// The percentile that the objective names.
+    pub slo_s: f64,
+}
+
+/// A service as a policy sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceObservation {
+    /// Latency of the last full window (see [`Tails::window_s`]).
+    pub tails: Reading<Tails>,
+    /// Latency of the shortest window that still means something (fast path, ≤ 0.5 s).
+    pub fast_tails: Reading<Tails>,
+    /// (target − latency) / target over the last full window.
+    pub slack: Reading<f64>,
+    /// The same over the fast window.
+    pub fast_slack: Reading<f64>,
+    /// Requests per second over the last interval.
+    pub qps: Reading<f64>,
+    /// Rate over peak rate; without a peak rate, CPU use over managed CPUs.
+    pub load: Reading<Fraction>,
+    /// CPU use.
+    pub cpu: Reading<Cpus>,
+    /// CPU time per request in seconds, over the last full window.
+    pub cpu_per_request_s: Reading<f64>,
+    /// CPU time per request beside batch ÷ the same with batch held, from the last experiment
+    /// whose request mix did not change; 1 = no harm.
+    pub inflation: Reading<f64>,
+    /// When that experiment ended.
+    pub inflation_time: Option<Time>,
+    /// Payload bytes per request, in and out: a change voids comparisons.
+    pub bytes_per_request: Reading<(f64, f64)>,
+    /// 99th percentile of the run-queue wait, in seconds.
+    pub run_queue_p99_s: Reading<f64>,
+    /// Share of time in which some of its tasks waited for a CPU.
+    pub cpu_pressure: Reading<Fraction>,
+    /// Bytes sent per second.
+    pub egress: Reading<BytesPerSecond>,
+    /// Memory traffic.
+    pub memory: Reading<BytesPerSecond>,
+    /// Last-level cache held.
+    pub llc_bytes: Reading<u64>,
+    /// Whether it is another workload than in the sample before (restart): windows began anew.
+    pub restarted: bool,
+    /// A gap if the service is not there.
+    pub present: Reading<()>,
+}
+
+/// A batch group as a policy sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchObservation {
+    /// A gap if the group is not there.
+    pub present: Reading<()>,
+    /// CPU use.
+    pub cpu: Reading<Cpus>,
+    /// Share of CFS periods in which it ran out of quota.
+    pub throttled: Reading<Fraction>,
+    /// Bytes sent per second.
+    pub egress: Reading<BytesPerSecond>,
+    /// Memory traffic.
+    pub memory: Reading<BytesPerSecond>,
+    /// Last-level cache held.
+    pub llc_bytes: Reading<u64>,
+    /// Page faults per second.
+    pub page_faults_per_s: Reading<f64>,
+    /// Tasks of the queue that run in it.
+    pub running_tasks: u32,
+    /// Tasks of the queue that wait for it.
+    pub ready_tasks: u32,
+}
+
+/// The machine as a policy sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostObservation {
+    /// Busy time over all CPU time that was not stolen.
+    pub utilisation: Reading<Fraction>,
+    /// Share of time that the hypervisor took away.
+    pub steal: Reading<Fraction>,
+    /// Memory traffic.
+    pub memory: Reading<BytesPerSecond>,
+    /// Share of time in which some task waited for a CPU.
+    pub cpu_pressure: Reading<Fraction>,
+    /// Power by socket.
+    pub power: Reading<BTreeMap<u32, Watts>>,
+    /// Frequency by CPU, in kHz.
+    pub frequency_khz: Reading<BTreeMap<u32, u64>>,
+}
+
+/// A shaped link as a policy sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkObservation {
+    /// What it carries.
+    pub capacity: BytesPerSecond,
+    /// Sent by all.
+    pub sent: Reading<BytesPerSecond>,
+    /// Sent by tenants with a class of their own.
+    pub by_tenant: BTreeMap<Tenant, Reading<BytesPerSecond>>,
+    /// Bytes waiting in the shaper.
+    pub backlog_bytes: Reading<u64>,
+    /// Packets dropped per second.
+    pub drops_per_s: Reading<f64>,
+}
+
+/// What a policy steps on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// The sample's time.
+    pub time: Time,
+    /// Time since the sample before, in seconds; 0 for the first.
+    pub interval_s: f64,
+    /// Services.
+    pub services: BTreeMap<Tenant, ServiceObservation>,
+    /// Batch groups.
+    pub batch: BTreeMap<Tenant, BatchObservation>,
+    /// The machine.
+    pub host: HostObservation,
+    /// Links.
+    pub links: BTreeMap<Link, LinkObservation>,
+    /// Knobs as they really stand.
+    #[serde(with = "crate::pairs")]
+    pub knobs: BTreeMap<Knob, Reading<Setting>>,
+    /// The queue.
+    pub tasks: Vec<TaskRecord>,
+    /// Experiments that ended since the sample before.
+    pub experiments: Vec<ExperimentTrace>,
+}

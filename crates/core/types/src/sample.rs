@@ -1,0 +1,192 @@
+//! Raw readings of one moment. Counters only grow; rates are the model's business.
+
+use crate::{
+    BytesPerSecond, Knob, Link, LogHistogram, Outcome, Reading, Setting, TaskRecord, Tenant, Time,
+    Watts,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Stall time totals of PSI, in nanoseconds since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// Some task waited for a CPU.
+    pub cpu_some_ns: u64,
+    /// Some task waited for memory.
+    pub memory_some_ns: u64,
+    /// Some task waited for storage.
+    pub io_some_ns: u64,
+}
+
+/// CPU time of the whole machine since boot, summed over CPUs, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTimes {
+    /// Time in which a CPU ran something (user, nice, system, irq, softirq).
+    pub busy_ns: u64,
+    /// Time in which a CPU had nothing to run (idle, iowait).
+    pub idle_ns: u64,
+    /// Time that the hypervisor took away.
+    pub steal_ns: u64,
+}
+
+/// CFS throttling totals of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Throttling {
+    /// Periods that passed.
+    pub periods: u64,
+    /// Periods in which the group ran out of quota.
+    pub throttled_periods: u64,
+    /// Time spent throttled, in nanoseconds, summed over CPUs.
+    pub throttled_ns: u64,
+}
+
+/// What the latency source saw of a service since it was attached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestReading {
+    /// Requests answered.
+    pub requests: u64,
+    /// Payload bytes received.
+    pub bytes_in: u64,
+    /// Payload bytes sent.
+    pub bytes_out: u64,
+    /// Latency in nanoseconds of the answered requests, or why it cannot be told (pipelined …).
+    pub latency_ns: Reading<LogHistogram>,
+}
+
+/// Memory traffic of a group or the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BandwidthReading {
+    /// Bytes moved since monitoring began.
+    pub bytes: u64,
+}
+
+/// What is read of a service or a batch group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantReading {
+    /// Changes when the workload is another one than before (new group inode, restart), so that
+    /// counters are not compared across it; a gap if it is not there at all.
+    pub identity: Reading<u64>,
+    /// CPU time in nanoseconds.
+    pub cpu_ns: Reading<u64>,
+    /// CFS throttling.
+    pub throttling: Reading<Throttling>,
+    /// Stall times.
+    pub pressure: Reading<Pressure>,
+    /// Page faults (all of them).
+    pub page_faults: Reading<u64>,
+    /// Run-queue waits in nanoseconds.
+    pub run_queue_ns: Reading<LogHistogram>,
+    /// Requests; absent for batch groups.
+    pub requests: Reading<RequestReading>,
+    /// Bytes sent, all links, headers included.
+    pub egress_bytes: Reading<u64>,
+    /// Memory traffic.
+    pub memory: Reading<BandwidthReading>,
+    /// Last-level cache held, in bytes.
+    pub llc_bytes: Reading<u64>,
+    /// Memory in use, in bytes.
+    pub memory_used_bytes: Reading<u64>,
+}
+
+impl TenantReading {
+    /// A reading in which everything is missing for the same reason.
+    #[must_use]
+    pub fn missing(gap: &crate::Gap) -> Self {
+        Self {
+            identity: Err(gap.clone()),
+            cpu_ns: Err(gap.clone()),
+            throttling: Err(gap.clone()),
+            pressure: Err(gap.clone()),
+            page_faults: Err(gap.clone()),
+            run_queue_ns: Err(gap.clone()),
+            requests: Err(gap.clone()),
+            egress_bytes: Err(gap.clone()),
+            memory: Err(gap.clone()),
+            llc_bytes: Err(gap.clone()),
+            memory_used_bytes: Err(gap.clone()),
+        }
+    }
+}
+
+/// What is read of the machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostReading {
+    /// CPU times.
+    pub cpu: Reading<CpuTimes>,
+    /// Stall times.
+    pub pressure: Reading<Pressure>,
+    /// Memory traffic.
+    pub memory: Reading<BandwidthReading>,
+    /// Power of each socket, by its number.
+    pub power: Reading<BTreeMap<u32, Watts>>,
+    /// Present frequency of each CPU in kHz.
+    pub frequency_khz: Reading<BTreeMap<u32, u64>>,
+}
+
+/// What is read of a shaped link. Byte counters are those of the shaper's classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkReading {
+    /// Bytes that left, all classes.
+    pub sent_bytes: Reading<u64>,
+    /// Bytes that left by tenant with a class of its own.
+    pub by_tenant_bytes: BTreeMap<Tenant, Reading<u64>>,
+    /// Bytes that wait in the shaper.
+    pub backlog_bytes: Reading<u64>,
+    /// Packets dropped by the shaper.
+    pub drops: Reading<u64>,
+}
+
+/// One chip of an experiment as it was really played, with the victims' counters over just that
+/// chip.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChipTrace {
+    /// When the groups were really switched.
+    pub from: Time,
+    /// When the chip ended.
+    pub to: Time,
+    /// Whether the groups ran in it.
+    pub running: bool,
+    /// CPU time of each victim within the chip, in nanoseconds.
+    pub victim_cpu_ns: BTreeMap<Tenant, Reading<u64>>,
+    /// Requests, bytes and latency of each victim within the chip.
+    pub victim_requests: BTreeMap<Tenant, Reading<RequestReading>>,
+    /// CPU time of each shifted group within the chip, in nanoseconds.
+    pub group_cpu_ns: BTreeMap<Tenant, Reading<u64>>,
+}
+
+/// An experiment that ended since the last sample.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExperimentTrace {
+    /// The experiment's number.
+    pub id: u64,
+    /// Its chips in order.
+    pub chips: Vec<ChipTrace>,
+    /// Why it was cut short; none if it was played to its end.
+    pub aborted: Option<String>,
+}
+
+/// Everything read at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// When, on the platform's monotonic clock.
+    pub time: Time,
+    /// When, for people: milliseconds since 1970. Never used to decide anything.
+    pub wall_unix_ms: u64,
+    /// The machine.
+    pub host: HostReading,
+    /// Services and batch groups.
+    pub tenants: BTreeMap<Tenant, TenantReading>,
+    /// Shaped links.
+    pub links: BTreeMap<Link, LinkReading>,
+    /// Every controllable knob as it really stands.
+    #[serde(with = "crate::pairs")]
+    pub knobs: BTreeMap<Knob, Reading<Setting>>,
+    /// The queue: tasks ready and running (not those ended before the last sample).
+    pub tasks: Vec<TaskRecord>,
+    /// Experiments that ended since the last sample.
+    pub experiments: Vec<ExperimentTrace>,
+    /// Actions that ended since the last sample, for the journal.
+    pub outcomes: Vec<Outcome>,
+    /// Free capacity of links as configured, so that a replay needs no configuration.
+    pub link_capacity: BTreeMap<Link, BytesPerSecond>,
+}
