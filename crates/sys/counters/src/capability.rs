@@ -1,0 +1,117 @@
+//! Lines of `quell doctor`.
+
+use crate::{Cpufreq, PmuProbe, Rapl, Thermal, msr_cpus};
+use quell_types::{Capability, CapabilityKind, CapabilityReport, Gap, Reading};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What can be counted and read on the machine below `root` (perf events: on this machine
+/// itself). Never fails.
+#[must_use]
+pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
+    use CapabilityKind as Kind;
+    let probe = PmuProbe::run(root);
+    vec![
+        report(
+            Kind::PerfHardwareEvents,
+            hardware(&probe),
+            "no cycles, instructions or cache misses; CPU time per request stands in for them",
+        ),
+        report(
+            Kind::PerfSoftwareEvents,
+            names(&probe, false),
+            "faults and switches come from cgroup files alone",
+        ),
+        report(
+            Kind::PowerReading,
+            power(root),
+            "the power loop is off: no socket's power is known",
+        ),
+        report(
+            Kind::FrequencyScaling,
+            frequency(root),
+            "the power loop is off: no frequency can be lowered",
+        ),
+        report(Kind::Thermal, thermal(root), "temperatures are not shown"),
+        report(
+            Kind::Msr,
+            msr_cpus(root).map(|cpus| format!("readable on CPUs {cpus}")),
+            "no clock modulation; CPU bandwidth limits stand in for it",
+        ),
+    ]
+}
+
+fn report(kind: CapabilityKind, found: Reading<String>, without: &str) -> CapabilityReport {
+    match found {
+        Ok(detail) => CapabilityReport {
+            kind,
+            capability: Capability::Native(detail),
+            without: String::new(),
+        },
+        Err(gap) => {
+            let why = match gap {
+                Gap::Absent(why) => why,
+                other => other.to_string(),
+            };
+            CapabilityReport {
+                kind,
+                capability: Capability::Absent(why),
+                without: without.to_owned(),
+            }
+        }
+    }
+}
+
+fn hardware(probe: &PmuProbe) -> Reading<String> {
+    let names = names(probe, true)?;
+    let check = probe.check.as_ref().map_err(Gap::clone)?;
+    Ok(match check.offered - check.agreeing {
+        0 => format!("{names}; {} at once", check.offered),
+        bad => format!("{names}; {} at once ({bad} more offered that miscount)", check.agreeing),
+    })
+}
+
+fn names(probe: &PmuProbe, hardware: bool) -> Reading<String> {
+    let names: Vec<String> = probe.countable(hardware)?.iter().map(ToString::to_string).collect();
+    Ok(names.join(", "))
+}
+
+fn power(root: &Path) -> Reading<String> {
+    let rapl = Rapl::discover(root)?;
+    for zone in rapl.zones() {
+        zone.energy_uj()?;
+    }
+    let names: Vec<&str> = rapl.zones().iter().map(|zone| zone.name.as_str()).collect();
+    let design = match rapl.design_power() {
+        Ok(sockets) => {
+            let each = sockets.iter().map(|(s, watts)| format!("socket {s}: {:.0} W", watts.0));
+            each.collect::<Vec<_>>().join(", ")
+        }
+        Err(_) => "design power not told, name it in the configuration".to_owned(),
+    };
+    Ok(format!("RAPL {} ({design})", names.join(", ")))
+}
+
+fn frequency(root: &Path) -> Reading<String> {
+    let cpufreq = Cpufreq::discover(root)?;
+    let drivers: BTreeSet<&str> =
+        cpufreq.policies().iter().filter_map(|p| p.driver.as_deref().ok()).collect();
+    let drivers = Vec::from_iter(drivers).join(", ");
+    let (mut low, mut high) = (u64::MAX, 0);
+    for policy in cpufreq.policies() {
+        let (min, max) = policy.hardware_range()?;
+        (low, high) = (low.min(min.0), high.max(max.0));
+    }
+    Ok(format!(
+        "{drivers}: {} policies, {:.2} to {:.2} GHz",
+        cpufreq.policies().len(),
+        low as f64 / 1e6,
+        high as f64 / 1e6
+    ))
+}
+
+fn thermal(root: &Path) -> Reading<String> {
+    let thermal = Thermal::discover(root)?;
+    let sources: BTreeSet<&str> = thermal.sensors().iter().map(|s| s.source.as_str()).collect();
+    Ok(format!("{} sensors: {}", thermal.sensors().len(), Vec::from_iter(sources).join(", ")))
+}

@@ -1,0 +1,24 @@
+//! Hardware counters and what else tells of power, heat and frequency: perf events (task, CPU and
+//! cgroup), RAPL energy, cpufreq, thermal sensors and MSR devices.
+//!
+//! All but perf events, which are a system call, are read below a root directory, so that fixture
+//! trees work. What a machine lacks is a gap with its reason: nothing here fails for that.
+
+mod capability;
+mod cpufreq;
+mod file;
+mod msr;
+mod perf;
+mod rapl;
+mod thermal;
+
+pub use capability::capabilities;
+pub use cpufreq::{Cpufreq, CpufreqError, FrequencyKnob, Policy};
+pub use file::RawFile;
+pub use msr::{msr_cpus, read_msr};
+pub use perf::{
+    CounterCheck, Counters, Event, MAX_HARDWARE, MemoryTraffic, PerfError, PmuProbe, Raw, Tally,
+    Target, open_error,
+};
+pub use rapl::{EnergyMeter, PowerLimits, PowerReading, Rapl, Zone, ZoneKind};
+pub use thermal::{Place, Sensor, Thermal};

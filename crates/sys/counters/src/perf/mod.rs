@@ -1,0 +1,16 @@
+//! perf events: counting by the processor's PMU and by the kernel.
+
+mod attr;
+mod check;
+mod counters;
+mod event;
+mod probe;
+mod scale;
+mod traffic;
+
+pub use check::CounterCheck;
+pub use counters::{Counters, MAX_HARDWARE, PerfError, Target};
+pub use event::Event;
+pub use probe::{PmuProbe, open_error};
+pub use scale::{Raw, Tally};
+pub use traffic::MemoryTraffic;

@@ -1,0 +1,182 @@
+//! Whether eBPF can be used here, and if not why.
+
+use crate::packets::{Limits, Packets};
+use crate::runqueue::RunQueue;
+use quell_types::{Capability, CapabilityKind, CapabilityReport};
+use std::fs;
+use std::path::Path;
+
+const CAP_NET_ADMIN: u64 = 1 << 12;
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_PERFMON: u64 = 1 << 38;
+const CAP_BPF: u64 = 1 << 39;
+
+/// What of eBPF this machine has, found from files under `root` and, where `root` is `/` and
+/// nothing speaks against it, by loading the programs. Never fails.
+#[must_use]
+pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
+    let btf = btf(root);
+    let obstacle = obstacle(root, &btf);
+    let tried = match &obstacle {
+        None if root == Path::new("/") => Some(try_here()),
+        _ => None,
+    };
+    let part = |kind, name: &str, tried: Option<&Result<(), String>>, without: &str| {
+        let capability = match (&obstacle, tried) {
+            (Some(why), _) => Capability::Absent(why.clone()),
+            (None, Some(Err(why))) => Capability::Absent(why.clone()),
+            (None, _) => Capability::Native(name.to_owned()),
+        };
+        report(kind, capability, without)
+    };
+    let packets = tried.as_ref().map(|t| &t.packets);
+    let run_queue = tried.as_ref().map(|t| &t.run_queue);
+    let cgroup2 = cgroup2_mount(root).unwrap_or_default();
+    let requests = format!("cgroup_skb programs on {cgroup2}");
+    let ebpf = format!("Linux {}, programs checked in", release(root));
+    vec![
+        part(CapabilityKind::Ebpf, &ebpf, packets, "no request latency, run-queue waits or marks"),
+        report(CapabilityKind::Btf, btf.clone(), "no eBPF program of Quell's can be loaded"),
+        part(
+            CapabilityKind::RequestLatency,
+            &requests,
+            packets,
+            "name another latency source: a Prometheus endpoint or a socket",
+        ),
+        part(
+            CapabilityKind::RunQueueLatency,
+            "sched_switch program",
+            run_queue,
+            "run-queue waits are left out",
+        ),
+        part(
+            CapabilityKind::EgressMeter,
+            &requests,
+            packets,
+            "bytes sent are read from HTB classes only",
+        ),
+    ]
+}
+
+fn report(kind: CapabilityKind, capability: Capability, without: &str) -> CapabilityReport {
+    let native = matches!(capability, Capability::Native(_));
+    let without = if native { String::new() } else { without.to_owned() };
+    CapabilityReport { kind, capability, without }
+}
+
+struct Tried {
+    packets: Result<(), String>,
+    run_queue: Result<(), String>,
+}
+
+fn try_here() -> Tried {
+    let packets = Packets::load(Limits { services: 1, groups: 1 }, false);
+    let run_queue = RunQueue::load(1, false);
+    Tried {
+        packets: packets.map(drop).map_err(|error| error.to_string()),
+        run_queue: run_queue.map(drop).map_err(|error| error.to_string()),
+    }
+}
+
+/// The first thing that speaks against loading any program.
+fn obstacle(root: &Path, btf: &Capability) -> Option<String> {
+    if let Capability::Absent(why) = btf {
+        return Some(why.clone());
+    }
+    if let Err(why) = may_load(root) {
+        return Some(why);
+    }
+    cgroup2_mount(root).is_none().then(|| "no cgroup2 hierarchy is mounted".to_owned())
+}
+
+fn btf(root: &Path) -> Capability {
+    let path = root.join("sys/kernel/btf/vmlinux");
+    match fs::metadata(&path) {
+        Ok(data) => Capability::Native(format!("{}, {} bytes", path.display(), data.len())),
+        Err(error) => Capability::Absent(format!(
+            "no type information of the kernel ({}: {error}); it is built with \
+             CONFIG_DEBUG_INFO_BTF",
+            path.display()
+        )),
+    }
+}
+
+fn may_load(root: &Path) -> Result<(), String> {
+    let path = root.join("proc/self/status");
+    let status = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = line
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .ok_or_else(|| format!("no capabilities in {}", path.display()))?;
+    let wanted =
+        [(CAP_NET_ADMIN, "CAP_NET_ADMIN"), (CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")];
+    // CAP_SYS_ADMIN stands for the two that were split off from it.
+    let held = if held & CAP_SYS_ADMIN != 0 { held | CAP_BPF | CAP_PERFMON } else { held };
+    let missing: Vec<&str> =
+        wanted.iter().filter(|(bit, _)| held & bit == 0).map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!("not root: {} missing", missing.join(", ")))
+}
+
+fn cgroup2_mount(root: &Path) -> Option<String> {
+    let mounts = fs::read_to_string(root.join("proc/self/mounts")).ok()?;
+    let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    mounts.find(|fields| fields.get(2) == Some(&"cgroup2")).map(|fields| fields[1].to_owned())
+}
+
+fn release(root: &Path) -> String {
+    let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
+    release.map_or_else(|_| "of unknown release".into(), |text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(caps: &str, btf: bool, mounts: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["proc/self", "proc/sys/kernel", "sys/kernel/btf"] {
+            fs::create_dir_all(root.path().join(dir)).unwrap();
+        }
+        fs::write(root.path().join("proc/self/status"), format!("Name:\tx\nCapEff:\t{caps}\n"))
+            .unwrap();
+        fs::write(root.path().join("proc/self/mounts"), mounts).unwrap();
+        fs::write(root.path().join("proc/sys/kernel/osrelease"), "6.1.0-13-amd64\n").unwrap();
+        if btf {
+            fs::write(root.path().join("sys/kernel/btf/vmlinux"), "x").unwrap();
+        }
+        root
+    }
+
+    fn why_absent(root: &Path) -> String {
+        let reports = capabilities(root);
+        let requests = reports.iter().find(|r| r.kind == CapabilityKind::RequestLatency).unwrap();
+        match &requests.capability {
+            Capability::Absent(why) => why.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const V2: &str = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+    const ALL: &str = "000001ffffffffff";
+
+    #[test]
+    fn says_what_is_missing() {
+        let no_root = machine("0000000000000000", true, V2);
+        assert!(why_absent(no_root.path()).contains("CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON"));
+        assert!(why_absent(machine(ALL, false, V2).path()).contains("CONFIG_DEBUG_INFO_BTF"));
+        assert!(why_absent(machine(ALL, true, "").path()).contains("no cgroup2"));
+        assert!(why_absent(Path::new("/nowhere")).contains("/nowhere"));
+    }
+
+    #[test]
+    fn says_what_is_there() {
+        // CAP_SYS_ADMIN and CAP_NET_ADMIN, as before Linux 5.8.
+        let root = machine("0000000000201000", true, V2);
+        let reports = capabilities(root.path());
+        assert_eq!(reports.len(), 5);
+        assert!(reports.iter().all(|r| r.capability.is_present() && r.without.is_empty()));
+    }
+}

@@ -1,0 +1,131 @@
+//! Whether and where resctrl is mounted, and what the CPU says of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A mounted resctrl.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where, below the root that was asked.
+    pub path: PathBuf,
+    /// Whether L3 code and data are allotted apart (`-o cdp`).
+    pub cdp: bool,
+    /// Whether the MB line is in MB/s (`-o mba_MBps`).
+    pub mba_mbps: bool,
+}
+
+/// What the CPU offers (flags of /proc/cpuinfo).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuSupport {
+    /// `GenuineIntel`, `AuthenticAMD` …; empty if it does not say.
+    pub vendor: String,
+    flags: BTreeSet<String>,
+}
+
+impl CpuSupport {
+    /// Reads proc/cpuinfo below `root`; a missing file offers nothing.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        Self::parse(&fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default())
+    }
+
+    /// From the text of /proc/cpuinfo (its first CPU).
+    #[must_use]
+    pub fn parse(cpuinfo: &str) -> Self {
+        let field = |name: &str| {
+            cpuinfo.lines().find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                (key.trim() == name).then(|| value.trim())
+            })
+        };
+        let flags = field("flags").unwrap_or_default();
+        Self {
+            vendor: field("vendor_id").unwrap_or_default().to_owned(),
+            flags: flags.split_ascii_whitespace().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Whether it has a flag (`cat_l3`, `cdp_l3`, `mba`, `cqm_mbm_total` …).
+    #[must_use]
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.contains(flag)
+    }
+
+    /// Whether it is an AMD (or Hygon) CPU, whose MB values are absolute and masks may have holes.
+    #[must_use]
+    pub fn is_amd(&self) -> bool {
+        matches!(self.vendor.as_str(), "AuthenticAMD" | "HygonGenuine")
+    }
+
+    /// The flags of resource control that it has.
+    #[must_use]
+    pub fn resource_flags(&self) -> Vec<&str> {
+        let known =
+            ["rdt_a", "cat_l3", "cat_l2", "cdp_l3", "mba", "cqm_occup_llc", "cqm_mbm_total"];
+        known.into_iter().filter(|flag| self.has(flag)).collect()
+    }
+}
+
+/// The last resctrl mount in the text of /proc/mounts; its path is that of the file.
+#[must_use]
+pub fn parse_mounts(mounts: &str) -> Option<Mount> {
+    let mount = |line: &str| {
+        let mut fields = line.split(' ');
+        let (_, path, kind, options) =
+            (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let has = |name: &str| options.split(',').any(|option| option == name);
+        (kind == "resctrl").then(|| Mount {
+            path: PathBuf::from(unescape(path)),
+            cdp: has("cdp"),
+            mba_mbps: has("mba_MBps"),
+        })
+    };
+    mounts.lines().rev().find_map(mount)
+}
+
+/// Undoes the octal escapes (`\040`) of /proc/mounts.
+fn unescape(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once('\\') {
+        text.push_str(before);
+        let code = after.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                text.push(char::from(code));
+                rest = &after[3..];
+            }
+            None => {
+                text.push('\\');
+                rest = after;
+            }
+        }
+    }
+    text + rest
+}
+
+/// Finds the mount below `root`, or says why there is none and what to do.
+pub(crate) fn find(root: &Path, cpu: &CpuSupport) -> Result<Mount, String> {
+    let mounts = fs::read_to_string(root.join("proc/mounts"))
+        .map_err(|e| format!("{}: {e}", root.join("proc/mounts").display()))?;
+    if let Some(mut mount) = parse_mounts(&mounts) {
+        mount.path = root.join(mount.path.strip_prefix("/").unwrap_or(&mount.path));
+        return Ok(mount);
+    }
+    let filesystems = fs::read_to_string(root.join("proc/filesystems")).unwrap_or_default();
+    if filesystems.split_ascii_whitespace().any(|word| word == "resctrl") {
+        return Err("resctrl is supported but not mounted; \
+                    run `mount -t resctrl resctrl /sys/fs/resctrl`"
+            .to_owned());
+    }
+    let flags = cpu.resource_flags();
+    Err(if flags.is_empty() {
+        "the CPU (or the hypervisor) offers no cache or bandwidth control".to_owned()
+    } else {
+        format!(
+            "the CPU has {} but this kernel has no resctrl (CONFIG_X86_CPU_RESCTRL)",
+            flags.join(" ")
+        )
+    })
+}
