@@ -1,0 +1,48 @@
+//! Which CPUs a thread may run on.
+
+use crate::PressureError;
+use quell_types::CpuSet;
+use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
+
+/// The CPUs that this process may use, as its first thread has them: a thread that bound itself to
+/// one of them may still start others elsewhere.
+pub(crate) fn allowed() -> Result<CpuSet, PressureError> {
+    mask_of(Some(rustix::process::getpid()))
+}
+
+/// The CPUs that a thread may use; none: the calling one.
+fn mask_of(thread: Option<rustix::process::Pid>) -> Result<CpuSet, PressureError> {
+    let mask = sched_getaffinity(thread)
+        .map_err(|e| PressureError::system("cannot read the CPU mask of", "this process", e))?;
+    let known = u32::try_from(Mask::MAX_CPU).unwrap_or(u32::MAX);
+    Ok((0..known).filter(|&cpu| mask.is_set(cpu as usize)).collect())
+}
+
+/// Binds the calling thread to one CPU.
+pub(crate) fn bind(cpu: u32) -> Result<(), PressureError> {
+    let refuse = |e: std::io::Error| {
+        PressureError::system("cannot bind a thread to CPU", cpu.to_string(), e)
+    };
+    if cpu as usize >= Mask::MAX_CPU {
+        return Err(refuse(std::io::ErrorKind::InvalidInput.into()));
+    }
+    let mut mask = Mask::new();
+    mask.set(cpu as usize);
+    sched_setaffinity(None, &mask).map_err(|e| refuse(e.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_thread_has_one_cpu() {
+        let first = allowed().unwrap().first(1);
+        let cpu = first.iter().next().unwrap();
+        let bind_and_look = move || bind(cpu).map(|()| (mask_of(None), allowed()));
+        let (own, process) = std::thread::spawn(bind_and_look).join().unwrap().unwrap();
+        assert_eq!(own.unwrap(), first);
+        assert_eq!(process.unwrap(), allowed().unwrap(), "the others are as free as before");
+        assert!(bind(60_000).is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! Capacity of the last-level cache: uniform random accesses over x % of it, as fast as they go.
+
+use super::latency::Stopwatch;
+use super::{Kernel, Probe};
+use crate::Intensity;
+use crate::region::{LINE, Line, Region};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Independent generators: as many as stay in registers, so that none waits for another.
+const STREAMS: usize = 4;
+/// Accesses a burst.
+const BURST: usize = 2048;
+/// One access in this many goes to the sweep.
+const SWEEP_EVERY: usize = 16;
+/// Dependent accesses in a latency sample.
+const CHAIN: u32 = 16;
+
+/// The part of one thread in the footprint behind one cache. Each thread has lines of its own:
+/// written by several, they would press on the interconnect instead.
+#[derive(Clone, Debug)]
+pub(crate) struct LlcShare {
+    /// The footprint at 100 %.
+    pub(crate) region: Arc<Region>,
+    /// Bytes of it that are used at 100 %: the size of the cache.
+    pub(crate) llc_bytes: u64,
+    /// Capacity of the caches before it, which are the thread's own; 0 if unknown.
+    pub(crate) private_bytes: u64,
+    /// Which thread of how many.
+    pub(crate) part: (usize, usize),
+}
+
+/// The kernel. Each access writes: stores leave the core several times as fast as loads, which fill
+/// its window, and a written line is one that the cache has to keep.
+///
+/// Random order defeats the prefetchers. What would stay in the private caches never reaches the
+/// last level, so a light sweep over as much memory as those hold takes their place there: what is
+/// in the last-level cache then is the footprint, also where it is exclusive of the private ones.
+pub(crate) struct Llc {
+    share: LlcShare,
+    sweep: Option<Region>,
+    sweep_at: usize,
+    lines: Range<usize>,
+    states: [u64; STREAMS],
+    watch: Stopwatch,
+}
+
+impl LlcShare {
+    /// This thread's lines of the first `all`.
+    fn lines(&self, all: usize) -> Range<usize> {
+        let (part, parts) = self.part;
+        all * part / parts..all * (part + 1) / parts
+    }
+}
+
+impl Llc {
+    pub(crate) fn new(share: LlcShare) -> Self {
+        let seed = |i: usize| (share.part.0 * STREAMS + i) as u64;
+        let states = std::array::from_fn(|i| step(seed(i).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let sweep = usize::try_from(share.private_bytes).ok().filter(|&bytes| bytes > 0);
+        let sweep = sweep.and_then(|bytes| Region::map(bytes).ok());
+        Llc { share, sweep, sweep_at: 0, lines: 0..0, states, watch: Stopwatch::new() }
+    }
+
+    /// One line of the sweep, in order.
+    fn sweep_once(&mut self) {
+        let Some(region) = &self.sweep else { return };
+        let lines = (self.share.private_bytes as usize / LINE).max(1);
+        self.sweep_at = (self.sweep_at + 1) % lines;
+        region.lines()[self.sweep_at].word.store(0, Relaxed);
+    }
+}
+
+/// Knuth's linear congruential generator: one multiplication, one addition.
+fn step(state: u64) -> u64 {
+    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
+/// A uniform number below `bound` (< 2^32) from a state's upper half.
+fn below(state: u64, bound: u64) -> usize {
+    (((state >> 32) * bound) >> 32) as usize
+}
+
+/// Writes `BURST` random lines.
+fn scatter(lines: &[Line], states: &mut [u64; STREAMS]) {
+    let bound = lines.len() as u64;
+    let mut now = *states;
+    for _ in 0..BURST / STREAMS {
+        for state in &mut now {
+            *state = step(*state);
+            // The top bit stays clear: the latency chain relies on it.
+            lines[below(*state, bound)].word.store(*state >> 1, Relaxed);
+        }
+    }
+    *states = now;
+}
+
+/// Reads `count` random lines, each chosen only when the one before has arrived.
+fn chase(lines: &[Line], start: u64, count: u32) -> u64 {
+    let mut state = start;
+    for _ in 0..count {
+        let arrived = lines[below(state, lines.len() as u64)].word.load(Relaxed);
+        // Zero, but only the loaded word says so.
+        state = step(state).wrapping_add(arrived >> 63);
+    }
+    state
+}
+
+impl Kernel for Llc {
+    fn prepare(&mut self) {
+        let all = self.share.region.lines();
+        for line in &all[self.share.lines(all.len())] {
+            line.word.store(1, Relaxed);
+        }
+        for line in self.sweep.iter().flat_map(|sweep| sweep.lines()) {
+            line.word.store(1, Relaxed);
+        }
+    }
+
+    fn set_intensity(&mut self, intensity: Intensity) {
+        let most = self.share.region.bytes() as u64;
+        let footprint = intensity.of(self.share.llc_bytes).min(most) as usize;
+        self.lines = self.share.lines(footprint / LINE);
+    }
+
+    fn burst(&mut self) -> Result<u64, String> {
+        if self.lines.is_empty() {
+            return Ok(0);
+        }
+        scatter(&self.share.region.lines()[self.lines.clone()], &mut self.states);
+        for _ in 0..BURST / SWEEP_EVERY {
+            self.sweep_once();
+        }
+        Ok(BURST as u64)
+    }
+
+    fn probe(&mut self) -> Option<Probe> {
+        let lines = &self.share.region.lines()[self.lines.clone()];
+        if lines.is_empty() {
+            return None;
+        }
+        let state = &mut self.states[0];
+        self.watch.time(CHAIN, || *state = std::hint::black_box(chase(lines, *state, CHAIN)))
+    }
+
+    fn footprint_bytes(&self) -> u64 {
+        (self.lines.len() * LINE) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(mib: u64) -> Llc {
+        let region = Arc::new(Region::map((mib << 20) as usize).unwrap());
+        let share = LlcShare { region, llc_bytes: mib << 20, private_bytes: 1 << 20, part: (0, 1) };
+        let mut kernel = Llc::new(share);
+        kernel.prepare();
+        kernel
+    }
+
+    #[test]
+    fn the_footprint_is_the_share_and_work_the_accesses() {
+        let mut kernel = kernel(4);
+        for (percent, lines) in [(0.0, 0), (25.0, 16_384), (50.0, 32_768), (100.0, 65_536)] {
+            kernel.set_intensity(Intensity::new(percent).unwrap());
+            assert_eq!(kernel.footprint_bytes(), lines * LINE as u64, "{percent} %");
+            assert_eq!(kernel.burst().unwrap(), if lines == 0 { 0 } else { BURST as u64 });
+        }
+    }
+
+    #[test]
+    fn accesses_are_uniform_and_stay_in_the_share() {
+        let mut kernel = kernel(4);
+        kernel.set_intensity(Intensity::new(50.0).unwrap());
+        let bursts = 1 + 32_768 * 16 / BURST;
+        for _ in 0..bursts {
+            kernel.burst().unwrap();
+        }
+        let lines = kernel.share.region.lines();
+        let touched = |range: std::ops::Range<usize>| {
+            lines[range].iter().filter(|line| line.word.load(Relaxed) != 1).count()
+        };
+        // Sixteen accesses a line leave out one line in nine million, and each quarter gets its own.
+        for quarter in 0..4 {
+            let found = touched(quarter * 8192..(quarter + 1) * 8192);
+            assert!(found >= 8188, "quarter {quarter}: {found} of 8192 lines");
+        }
+        assert_eq!(touched(32_768..65_536), 0, "outside of the share");
+    }
+
+    #[test]
+    fn threads_part_the_footprint_between_them() {
+        let region = Arc::new(Region::map(2 << 20).unwrap());
+        for parts in 1..=7 {
+            let share = |part| LlcShare {
+                region: Arc::clone(&region),
+                llc_bytes: 2 << 20,
+                private_bytes: 0,
+                part: (part, parts),
+            };
+            let ranges: Vec<_> = (0..parts).map(|part| share(part).lines(1000)).collect();
+            assert_eq!((ranges[0].start, ranges[parts - 1].end), (0, 1000));
+            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn the_top_bit_stays_clear_and_latency_is_sampled() {
+        let mut kernel = kernel(2);
+        kernel.set_intensity(Intensity::FULL);
+        kernel.burst().unwrap();
+        assert!(kernel.share.region.lines().iter().all(|l| l.word.load(Relaxed) >> 63 == 0));
+        let probe = (0..10_000).find_map(|_| kernel.probe()).unwrap();
+        assert_eq!(probe.accesses, u64::from(CHAIN));
+        kernel.set_intensity(Intensity::ZERO);
+        assert_eq!(kernel.probe(), None);
+    }
+}

@@ -1,0 +1,151 @@
+//! Memory bandwidth: streams through a region much larger than the last-level cache.
+
+use super::latency::Stopwatch;
+use super::triad::{AHEAD, Form, STEP, forms};
+use super::{Kernel, Probe};
+use crate::region::Region;
+use std::time::{Duration, Instant};
+
+/// Elements of 8 bytes a burst: 128 KiB, some microseconds.
+const BURST: usize = 16 * 1024;
+/// Bytes read and written for one element.
+const BYTES: u64 = 16;
+/// How long a form is tried, and how often.
+const TRIAL: Duration = Duration::from_millis(1);
+const TRIALS: usize = 3;
+/// Dependent accesses in a latency sample.
+const CHAIN: u32 = 8;
+
+/// The kernel: one thread, one region.
+pub(crate) struct Memory {
+    region: Region,
+    forms: Vec<Form>,
+    chosen: usize,
+    at: usize,
+    state: u64,
+    watch: Stopwatch,
+}
+
+impl Memory {
+    pub(crate) fn new(region: Region) -> Self {
+        let watch = Stopwatch::new();
+        Memory { region, forms: forms(), chosen: 0, at: 0, state: 1, watch }
+    }
+
+    /// The next block, from the begin again at the end.
+    fn advance(&mut self, form: Form) -> u64 {
+        let memory = self.region.doubles();
+        let limit = if form.in_place { memory.len() } else { memory.len() / 2 };
+        let n = BURST.min((limit - AHEAD) / STEP * STEP);
+        if self.at + n + AHEAD > limit {
+            self.at = 0;
+        }
+        let done = form.run(memory, self.at, n);
+        self.at += n;
+        if done { n as u64 * BYTES } else { 0 }
+    }
+
+    /// Bytes per second of a form, over a short trial.
+    fn trial(&mut self, form: Form) -> f64 {
+        let (start, mut bytes) = (Instant::now(), 0);
+        while start.elapsed() < TRIAL {
+            bytes += self.advance(form);
+        }
+        bytes as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// The form with the best of its trials; they are interleaved, since the machine changes.
+    fn choose(&mut self) {
+        let mut best = vec![0.0f64; self.forms.len()];
+        for _ in 0..TRIALS {
+            for (i, rate) in best.iter_mut().enumerate() {
+                *rate = rate.max(self.trial(self.forms[i]));
+            }
+        }
+        let fastest = (0..best.len()).max_by(|&a, &b| best[a].total_cmp(&best[b]));
+        self.chosen = fastest.unwrap_or(0);
+    }
+}
+
+/// Reads random elements, each chosen only when the one before has arrived.
+fn chase(memory: &[f64], mut state: u64, count: u32) -> u64 {
+    for _ in 0..count {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let arrived = memory[(((state >> 32) * memory.len() as u64) >> 32) as usize];
+        // All elements are positive, so this adds nothing, but only the element says so.
+        state = state.wrapping_add(arrived.to_bits() >> 63);
+    }
+    state
+}
+
+impl Kernel for Memory {
+    fn prepare(&mut self) {
+        // 1 * 1 = 1: neither growth nor denormals, however long it runs.
+        self.region.doubles().fill(1.0);
+        self.choose();
+    }
+
+    fn burst(&mut self) -> Result<u64, String> {
+        Ok(self.advance(self.forms[self.chosen]))
+    }
+
+    fn probe(&mut self) -> Option<Probe> {
+        let (memory, state) = (&*self.region.doubles(), &mut self.state);
+        self.watch.time(CHAIN, || *state = std::hint::black_box(chase(memory, *state, CHAIN)))
+    }
+
+    fn footprint_bytes(&self) -> u64 {
+        self.region.bytes() as u64
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![format!("fastest loop here: {}", self.forms[self.chosen].name)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_sixteen_bytes_an_element_in_every_form() {
+        let mut kernel = Memory::new(Region::map(8 << 20).unwrap());
+        kernel.region.doubles().fill(1.0);
+        for chosen in 0..kernel.forms.len() {
+            kernel.chosen = chosen;
+            kernel.at = 0;
+            for burst in 0..200 {
+                let name = kernel.forms[chosen].name;
+                assert_eq!(kernel.burst().unwrap(), (BURST as u64) * 16, "{name} {burst}");
+            }
+        }
+        assert!(kernel.region.doubles().iter().all(|&x| x == 1.0), "values stay as they are");
+    }
+
+    #[test]
+    fn the_whole_region_is_walked() {
+        let mut kernel = Memory::new(Region::map(2 << 20).unwrap());
+        kernel.region.doubles().fill(1.0);
+        let (form, all) = (kernel.forms[0], kernel.region.doubles().len());
+        assert!(form.in_place);
+        let blocks = all / BURST - 1;
+        let starts: Vec<usize> = (0..=blocks)
+            .map(|_| {
+                kernel.advance(form);
+                kernel.at - BURST
+            })
+            .collect();
+        assert_eq!(starts[blocks - 1], (blocks - 1) * BURST);
+        assert_eq!(starts[blocks], 0, "and from the begin again");
+    }
+
+    #[test]
+    fn chooses_one_and_says_which() {
+        let mut kernel = Memory::new(Region::map(4 << 20).unwrap());
+        kernel.prepare();
+        let note = kernel.notes().remove(0);
+        assert!(forms().iter().any(|form| note.ends_with(form.name)), "{note}");
+        assert!((0..10_000).find_map(|_| kernel.probe()).is_some());
+    }
+}

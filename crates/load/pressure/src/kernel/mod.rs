@@ -1,0 +1,53 @@
+//! The kernels: what a thread does in a burst.
+
+mod integer;
+mod latency;
+mod link;
+mod llc;
+mod memory;
+mod network;
+mod triad;
+
+pub(crate) use integer::Integer;
+pub(crate) use link::Link;
+pub(crate) use llc::{Llc, LlcShare};
+pub(crate) use memory::Memory;
+pub(crate) use network::{Flow, connect};
+
+use crate::Intensity;
+use std::time::Duration;
+
+/// A measurement of a kernel's own accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// All accesses together.
+    pub(crate) took: Duration,
+    /// How many.
+    pub(crate) accesses: u64,
+}
+
+/// What presses on a resource. A kernel lives on one thread and is made there, so that its memory
+/// is touched first from the CPU that uses it.
+pub(crate) trait Kernel {
+    /// Touches its memory and makes its choices. Whatever takes time belongs here.
+    fn prepare(&mut self) {}
+
+    /// Follows the plan. Only kernels that scale themselves care; the others work by time.
+    fn set_intensity(&mut self, _intensity: Intensity) {}
+
+    /// Works for a few microseconds and says how much it did, or why it cannot go on.
+    fn burst(&mut self) -> Result<u64, String>;
+
+    /// Samples the latency of its own accesses, in about a microsecond.
+    fn probe(&mut self) -> Option<Probe>;
+
+    /// Bytes that it occupies at the present intensity.
+    fn footprint_bytes(&self) -> u64 {
+        0
+    }
+
+    /// What a reader of the report should know: the variant chosen, what was learnt.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,45 @@
+//! Pressure on one shared resource at a time, at a chosen intensity (B-1, B-2).
+//!
+//! A *kernel* presses on one resource and is at the same time a *reporter*: it counts the work it
+//! got done and samples the latency of its own accesses, so what a neighbour costs it can be seen.
+//!
+//! | resource | intensity x means | work is counted in |
+//! |---|---|---|
+//! | [`Resource::LlcCapacity`] | uniform random accesses at full rate over x % of the last-level cache | accesses |
+//! | [`Resource::MemoryBandwidth`] | streaming through memory during x % of the time | bytes |
+//! | [`Resource::Integer`] | register-only integer operations during x % of the time | operations |
+//! | [`Resource::NetworkBandwidth`] | several TCP flows at x % of the link, no limit at 100 | bytes acknowledged by the peer |
+//!
+//! [`arm`] maps and touches everything; [`Armed::start`] releases it; [`Running::finish`] gives the
+//! [`Report`]. [`run`] does all three for a command line. Every load is bounded: each thread knows
+//! its own deadline and needs nobody to stop it.
+
+mod affinity;
+mod duty;
+mod error;
+mod hugepages;
+mod intensity;
+mod jobs;
+mod kernel;
+mod meter;
+mod netns;
+mod options;
+mod polluter;
+mod region;
+mod report;
+mod resource;
+mod sink;
+mod stop;
+mod worker;
+
+pub use duty::{Duty, Step};
+pub use error::PressureError;
+pub use hugepages::HugePages;
+pub use intensity::{Intensity, Plan};
+pub use meter::{FeedReader, FeedReading};
+pub use options::{Idle, NetworkOptions, Options};
+pub use polluter::{Armed, Running, arm, run};
+pub use report::{End, Progress, Report, ThreadReport};
+pub use resource::{Resource, Unit};
+pub use sink::Sink;
+pub use stop::{Stop, bound_process, die_with_parent};

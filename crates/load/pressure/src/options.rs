@@ -1,0 +1,220 @@
+//! What can be asked for, and its checks.
+
+use crate::{Intensity, Plan, PressureError, Resource, affinity};
+use quell_types::{CpuSet, Topology};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How a kernel spends the time in which it does not work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Idle {
+    /// Spins on PAUSE: the core stays awake and its clock steady.
+    #[default]
+    Spin,
+    /// Gives the CPU away, for a millisecond at least.
+    Sleep,
+}
+
+impl FromStr for Idle {
+    type Err = PressureError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "spin" => Ok(Idle::Spin),
+            "sleep" => Ok(Idle::Sleep),
+            other => Err(PressureError::Option {
+                option: "idle",
+                value: other.chars().take(40).collect(),
+                allowed: "give spin or sleep",
+            }),
+        }
+    }
+}
+
+/// Where the flows of [`Resource::NetworkBandwidth`] go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkOptions {
+    /// The sink; none starts one on loopback.
+    pub peer: Option<SocketAddr>,
+    /// TCP connections, each on its own thread.
+    pub flows: usize,
+    /// Congestion control, as `sysctl net.ipv4.tcp_available_congestion_control` names it.
+    pub congestion: String,
+    /// The link's rate in bits per second, for intensities below 100. None: learnt by sending at
+    /// full speed for a quarter of a second.
+    pub link_bits_per_s: Option<f64>,
+    /// Send from this network namespace (a file, as `/run/netns/NAME`); none: where we are.
+    pub netns: Option<PathBuf>,
+}
+
+impl Default for NetworkOptions {
+    fn default() -> Self {
+        NetworkOptions {
+            peer: None,
+            flows: 4,
+            congestion: "cubic".to_owned(),
+            link_bits_per_s: None,
+            netns: None,
+        }
+    }
+}
+
+/// One application of pressure. `seconds` bounds it in any case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// On what.
+    pub resource: Resource,
+    /// How hard.
+    pub plan: Plan,
+    /// Threads are bound to these CPUs in turn; empty: not bound.
+    pub cpus: CpuSet,
+    /// How many threads; none: one for each CPU given, else one. The network has one for each flow.
+    pub threads: Option<usize>,
+    /// For how long, at most.
+    pub seconds: f64,
+    /// Slice of the duty cycle.
+    pub slice: Duration,
+    /// What to do in the idle part of a slice.
+    pub idle: Idle,
+    /// Time between two progress reports.
+    pub interval: Duration,
+    /// Size of the last-level cache, if the kernel does not know or is wrong.
+    pub llc_bytes: Option<u64>,
+    /// Memory to stream through, all threads together; none: eight times the last-level cache,
+    /// at least 256 MiB.
+    pub region_bytes: Option<u64>,
+    /// Flows.
+    pub network: NetworkOptions,
+    /// A file in which other processes see the work done ([`crate::FeedReader`]), best on tmpfs.
+    pub feed: Option<PathBuf>,
+}
+
+/// Most threads or flows.
+const MOST_THREADS: usize = 1024;
+/// Longest run: 30 days.
+const MOST_SECONDS: f64 = 30.0 * 86_400.0;
+
+impl Options {
+    /// Full pressure for ten seconds from one thread.
+    #[must_use]
+    pub fn new(resource: Resource) -> Self {
+        Options {
+            resource,
+            plan: Plan::Hold(Intensity::FULL),
+            cpus: CpuSet::new(),
+            threads: None,
+            seconds: 10.0,
+            slice: Duration::from_millis(1),
+            idle: Idle::Spin,
+            interval: Duration::from_secs(1),
+            llc_bytes: None,
+            region_bytes: None,
+            network: NetworkOptions::default(),
+            feed: None,
+        }
+    }
+
+    /// The number of worker threads.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        match self.resource {
+            Resource::NetworkBandwidth => self.network.flows,
+            _ => self.threads.unwrap_or_else(|| self.cpus.len().max(1)),
+        }
+    }
+
+    /// Checks every range, and the CPUs against the machine and this process's mask.
+    pub fn check(&self, topology: &Topology) -> Result<(), PressureError> {
+        let ranges = [
+            (
+                "seconds",
+                self.seconds.to_string(),
+                (1e-6..=MOST_SECONDS).contains(&self.seconds),
+                "give more than 0 and at most 2592000 (30 days)",
+            ),
+            (
+                if self.resource == Resource::NetworkBandwidth { "flows" } else { "threads" },
+                self.workers().to_string(),
+                (1..=MOST_THREADS).contains(&self.workers()),
+                "give 1 to 1024",
+            ),
+            (
+                "slice",
+                format!("{:?}", self.slice),
+                self.slice >= Duration::from_micros(20) && self.slice <= Duration::from_secs(1),
+                "give 20us to 1s",
+            ),
+            (
+                "interval",
+                format!("{:?}", self.interval),
+                self.interval >= Duration::from_millis(1),
+                "give a millisecond or more",
+            ),
+            (
+                "link-bits-per-s",
+                format!("{:?}", self.network.link_bits_per_s),
+                self.network.link_bits_per_s.is_none_or(|rate| (1e3..=1e13).contains(&rate)),
+                "give 1e3 to 1e13",
+            ),
+        ];
+        for (option, value, fits, allowed) in ranges {
+            if !fits {
+                return Err(PressureError::Option { option, value, allowed });
+            }
+        }
+        self.check_cpus(topology)
+    }
+
+    fn check_cpus(&self, topology: &Topology) -> Result<(), PressureError> {
+        if self.cpus.is_empty() {
+            return Ok(());
+        }
+        let mask = affinity::allowed()?;
+        let online = topology.online();
+        let usable = if online.is_empty() { mask } else { mask.intersection(&online) };
+        let unusable = self.cpus.difference(&usable);
+        if unusable.is_empty() {
+            return Ok(());
+        }
+        Err(PressureError::Cpus { unusable: unusable.to_string(), allowed: usable.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Options)) -> String {
+        let mut options = Options::new(Resource::Integer);
+        change(&mut options);
+        options.check(&Topology::default()).expect_err("should be refused").to_string()
+    }
+
+    #[test]
+    fn says_what_is_wrong_with_which_option() {
+        for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+            assert!(refused(|o| o.seconds = seconds).starts_with("seconds is"), "{seconds}");
+        }
+        assert!(refused(|o| o.threads = Some(0)).starts_with("threads is 0"));
+        assert!(refused(|o| o.threads = Some(2000)).contains("1 to 1024"));
+        assert!(refused(|o| o.slice = Duration::ZERO).starts_with("slice"));
+        assert!(refused(|o| o.interval = Duration::ZERO).starts_with("interval"));
+        assert!(refused(|o| o.network.link_bits_per_s = Some(-3.0)).starts_with("link"));
+        assert!(refused(|o| o.cpus = CpuSet::of(60_000)).contains("60000"));
+        assert!("doze".parse::<Idle>().is_err());
+    }
+
+    #[test]
+    fn threads_follow_the_cpus() {
+        let mut options = Options::new(Resource::LlcCapacity);
+        assert_eq!(options.workers(), 1);
+        options.cpus = [0, 1, 5].into_iter().collect();
+        assert_eq!(options.workers(), 3);
+        options.threads = Some(8);
+        assert_eq!(options.workers(), 8);
+        options.resource = Resource::NetworkBandwidth;
+        assert_eq!(options.workers(), 4);
+    }
+}

@@ -1,0 +1,164 @@
+//! Memory that is mapped for pressure: huge pages where to be had, scaled down where memory is
+//! short.
+
+use crate::PressureError;
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// Size and alignment of a huge page on x86-64, and on aarch64 with 4 KiB pages.
+pub(crate) const HUGE: usize = 2 << 20;
+/// Size of a cache line.
+pub(crate) const LINE: usize = 64;
+
+/// A cache line that several threads may touch at once.
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct Line {
+    /// Only the first word is used: one access a line.
+    pub(crate) word: AtomicU64,
+}
+
+/// Anonymous zeroed memory, aligned to huge pages.
+#[derive(Debug)]
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    bytes: usize,
+    map: NonNull<libc::c_void>,
+    map_bytes: usize,
+}
+
+// SAFETY: a region owns its mapping; shared access goes through atomics only ([`Region::lines`]),
+// everything else needs `&mut`.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps `bytes`, rounded up to whole huge pages, and asks for huge pages.
+    pub(crate) fn map(bytes: usize) -> Result<Region, PressureError> {
+        let bytes = bytes.max(1).next_multiple_of(HUGE);
+        let map_bytes = bytes + HUGE;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory that
+        // is in use.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                map_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        let failed = |source| PressureError::Memory { bytes, source };
+        if map == libc::MAP_FAILED {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        let nothing = || failed(io::Error::from(io::ErrorKind::OutOfMemory));
+        let map = NonNull::new(map).ok_or_else(nothing)?;
+        let skip = map.as_ptr().align_offset(HUGE);
+        // SAFETY: `skip` < HUGE, and HUGE more than `bytes` were mapped.
+        let base = unsafe { map.cast::<u8>().add(skip) };
+        // SAFETY: the range lies within the mapping. A refusal is no error: smaller pages serve,
+        // and the report says which were had.
+        unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        Ok(Region { base, bytes, map, map_bytes })
+    }
+
+    /// Maps up to `wanted` bytes but at most half of the memory that is available, and says so in
+    /// the second value if that is less.
+    pub(crate) fn map_within(
+        wanted: u64,
+        available: Option<u64>,
+    ) -> Result<(Region, Option<String>), PressureError> {
+        let limit = available.map_or(wanted, |bytes| (bytes / 2).max(HUGE as u64));
+        let bytes = wanted.min(limit);
+        let region = Region::map(usize::try_from(bytes).unwrap_or(usize::MAX / 4))?;
+        let note = (bytes < wanted).then(|| {
+            format!(
+                "footprint scaled down from {} to {} MiB: half of the memory that is available",
+                wanted >> 20,
+                bytes >> 20
+            )
+        });
+        Ok((region, note))
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The addresses that it covers.
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        let base = self.base.as_ptr() as usize;
+        base..base + self.bytes
+    }
+
+    /// All of it as cache lines.
+    pub(crate) fn lines(&self) -> &[Line] {
+        // SAFETY: base is aligned to HUGE and `bytes` long; zeroed memory is a valid atomic; the
+        // mapping lives as long as `self`; exclusive views need `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / LINE) }
+    }
+
+    /// All of it as numbers.
+    pub(crate) fn doubles(&mut self) -> &mut [f64] {
+        // SAFETY: as above, and `&mut self` excludes every other view; all bits are valid f64.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().cast(), self.bytes / 8) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what was mapped; views borrow `self`, so none is left.
+        unsafe { libc::munmap(self.map.as_ptr(), self.map_bytes) };
+    }
+}
+
+/// MemAvailable of this machine, if `/proc/meminfo` can be read.
+pub(crate) fn available_bytes() -> Option<u64> {
+    parse_available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn is_aligned_zeroed_and_whole() {
+        let mut region = Region::map(3 << 20).unwrap();
+        assert_eq!(region.bytes(), 4 << 20);
+        assert_eq!(region.addresses().start % HUGE, 0);
+        assert_eq!(region.lines().len(), (4 << 20) / LINE);
+        assert!(region.lines().iter().all(|line| line.word.load(Ordering::Relaxed) == 0));
+        region.doubles().fill(1.0);
+        assert_eq!(region.lines()[7].word.load(Ordering::Relaxed), 1.0f64.to_bits());
+    }
+
+    #[test]
+    fn scales_down_and_says_so() {
+        let (region, note) = Region::map_within(64 << 20, Some(16 << 20)).unwrap();
+        assert_eq!(region.bytes(), 8 << 20);
+        assert!(note.unwrap().contains("from 64 to 8 MiB"));
+        let (region, note) = Region::map_within(4 << 20, None).unwrap();
+        assert_eq!((region.bytes(), note), (4 << 20, None));
+        assert!(Region::map(usize::MAX / 4).is_err());
+    }
+
+    #[test]
+    fn reads_meminfo() {
+        let text = "MemTotal:       24000000 kB\nMemAvailable:   23000000 kB\n";
+        assert_eq!(parse_available(text), Some(23_000_000 * 1024));
+        assert_eq!(parse_available("MemAvailable: many\n"), None);
+        assert!(available_bytes().unwrap() > 0);
+    }
+}

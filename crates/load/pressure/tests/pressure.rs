@@ -1,0 +1,209 @@
+//! All kernels on the machine at hand: work, bounds, and what a neighbour feels of them.
+
+// Clippy allows it in test functions only, not in what they call.
+#![allow(clippy::unwrap_used)]
+
+use quell_pressure::{
+    End, FeedReader, Idle, Intensity, NetworkOptions, Options, Plan, PressureError, Report,
+    Resource, Stop, Unit, arm, run,
+};
+use quell_topology::Machine;
+use quell_types::{CpuSet, Topology};
+use std::time::{Duration, Instant};
+
+fn topology() -> Topology {
+    Machine::new("/").topology()
+}
+
+/// A short run with little memory.
+fn options(resource: Resource) -> Options {
+    let mut options = Options::new(resource);
+    options.seconds = 0.2;
+    options.llc_bytes = Some(8 << 20);
+    options.region_bytes = Some(16 << 20);
+    options.network.flows = 2;
+    options
+}
+
+fn at(percent: f64) -> Plan {
+    Plan::Hold(Intensity::new(percent).unwrap())
+}
+
+fn press(options: &Options) -> Report {
+    run(options, &topology(), &Stop::new().unwrap(), &mut |_| ()).unwrap()
+}
+
+/// Polls until it is so, for half a minute at most.
+fn eventually(mut so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < end {
+        if so() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    so()
+}
+
+#[test]
+fn every_kernel_reports_its_work_in_its_unit() {
+    for (resource, unit, quantum, huge) in [
+        (Resource::LlcCapacity, Unit::Accesses, 2048, true),
+        (Resource::MemoryBandwidth, Unit::Bytes, 16 * 32, true),
+        (Resource::Integer, Unit::Operations, 32, false),
+        (Resource::NetworkBandwidth, Unit::Bytes, 1, false),
+    ] {
+        let report = press(&options(resource));
+        assert_eq!((report.kernel, report.unit), (resource, unit));
+        assert!(report.work > 0 && report.work.is_multiple_of(quantum), "{report:?}");
+        assert_eq!(report.work, report.threads.iter().map(|thread| thread.work).sum::<u64>());
+        let rate = report.work as f64 / report.seconds;
+        assert!((report.work_per_s / rate - 1.0).abs() < 1e-9);
+        assert_eq!(report.ended_by, End::Time);
+        assert!((report.seconds - 0.2).abs() < 1e-6, "{report:?}");
+        assert!(report.latency_ns.is_some_and(|ns| ns > 0.0), "{report:?}");
+        assert_eq!(report.huge_pages.is_some(), huge);
+    }
+}
+
+#[test]
+fn no_intensity_is_no_work() {
+    for resource in Resource::ALL {
+        let mut options = options(resource);
+        options.plan = at(0.0);
+        options.network.link_bits_per_s = Some(1e9);
+        let report = press(&options);
+        assert_eq!((report.work, report.latency_ns), (0, None), "{resource}");
+    }
+}
+
+#[test]
+fn the_footprint_of_the_llc_kernel_is_its_intensity() {
+    let mut options = options(Resource::LlcCapacity);
+    for (percent, mib) in [(25.0, 2), (50.0, 4), (100.0, 8)] {
+        for threads in [1, 3] {
+            (options.plan, options.threads) = (at(percent), Some(threads));
+            let report = press(&options);
+            assert_eq!(report.footprint_bytes, mib << 20, "{percent} % by {threads} threads");
+        }
+    }
+}
+
+/// By the kernel's own work. Other programs take CPU time meanwhile, so it may take some attempts.
+#[test]
+fn more_intensity_is_more_work() {
+    let cases = [
+        (Resource::Integer, Idle::Spin),
+        (Resource::Integer, Idle::Sleep),
+        (Resource::MemoryBandwidth, Idle::Spin),
+        (Resource::NetworkBandwidth, Idle::Spin),
+    ];
+    for (resource, idle) in cases {
+        let mut seen = Vec::new();
+        let ordered = (0..20).any(|_| {
+            let work = [20.0, 50.0, 100.0].map(|percent| {
+                let mut options = options(resource);
+                (options.plan, options.idle) = (at(percent), idle);
+                options.network.link_bits_per_s = Some(400e6);
+                press(&options).work_per_s
+            });
+            seen.push(work);
+            // A link has no limit at 100 %, so there only the order counts.
+            let proportional = resource == Resource::NetworkBandwidth
+                || (0.35..0.65).contains(&(work[1] / work[2]));
+            work[0] < work[1] && work[1] < work[2] && proportional
+        });
+        assert!(ordered, "{resource}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_full_ramp_takes_ten_milliseconds_and_half_of_the_work() {
+    let mut seen = Vec::new();
+    let half = (0..50).any(|_| {
+        let mut options = options(Resource::Integer);
+        (options.plan, options.seconds) = ("0:100".parse().unwrap(), 0.01);
+        let report = press(&options);
+        assert_eq!((report.from_percent, report.to_percent), (0.0, 100.0));
+        assert!((report.ramp_s - 0.01).abs() < 1e-9);
+        seen.push(report.busy_frac);
+        (0.4..0.6).contains(&report.busy_frac)
+    });
+    assert!(half, "{seen:?}");
+}
+
+#[test]
+fn a_caller_stops_it_at_once() {
+    for resource in Resource::ALL {
+        let stop = Stop::new().unwrap();
+        let mut options = options(resource);
+        options.seconds = 600.0;
+        let mut running = arm(&options, &topology(), &stop).unwrap().start();
+        assert!(eventually(|| running.work() > 0), "{resource} does nothing");
+        assert!(running.progress().work > 0);
+        stop.request();
+        assert!(eventually(|| running.is_over()), "{resource} goes on");
+        let report = running.finish().unwrap();
+        assert_eq!(report.ended_by, End::Caller);
+    }
+}
+
+#[test]
+fn threads_end_by_themselves_and_with_their_owner() {
+    let stop = Stop::new().unwrap();
+    let left_alone = arm(&options(Resource::Integer), &topology(), &stop).unwrap().start();
+    assert!(eventually(|| left_alone.is_over()), "nobody stopped it, and it goes on");
+    let mut options = options(Resource::Integer);
+    options.seconds = 600.0;
+    // Both would hang here if dropping did not end the threads.
+    drop(arm(&options, &topology(), &stop).unwrap());
+    drop(arm(&options, &topology(), &stop).unwrap().start());
+}
+
+#[test]
+fn threads_run_where_they_should() {
+    let topology = topology();
+    let mut options = options(Resource::Integer);
+    options.cpus = topology.online().first(2);
+    let report = press(&options);
+    let cpus: CpuSet = report.threads.iter().filter_map(|thread| thread.cpu).collect();
+    assert_eq!(cpus, options.cpus);
+    assert!(report.threads.iter().all(|thread| thread.work > 0 && thread.cpu_s > 0.0));
+}
+
+#[test]
+fn a_feed_shows_the_work_while_it_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feed");
+    let mut options = options(Resource::LlcCapacity);
+    (options.feed, options.seconds) = (Some(path.clone()), 600.0);
+    let running = arm(&options, &topology(), &Stop::new().unwrap()).unwrap().start();
+    let reader = FeedReader::new(path);
+    let work = || reader.read().unwrap().work;
+    assert!(eventually(|| work() > 0));
+    let first = work();
+    assert!(eventually(|| work() > first), "it grows");
+    let report = running.finish().unwrap();
+    assert_eq!(work(), report.work, "and ends where the report does");
+}
+
+#[test]
+fn bad_input_is_an_error_that_says_what_to_do() {
+    let nothing = Topology::default();
+    let stop = Stop::new().unwrap();
+    let refused = |options: &Options| arm(options, &nothing, &stop).err().unwrap();
+    let mut llc = Options::new(Resource::LlcCapacity);
+    assert!(matches!(refused(&llc), PressureError::UnknownLlc));
+    llc.llc_bytes = Some(1 << 20);
+    assert!(arm(&llc, &nothing, &stop).is_ok(), "a given size will do");
+    llc.cpus = CpuSet::of(60_000);
+    assert!(refused(&llc).to_string().contains("60000"));
+    let mut net = Options::new(Resource::NetworkBandwidth);
+    net.network = NetworkOptions { peer: Some("127.0.0.1:1".parse().unwrap()), ..net.network };
+    assert!(matches!(refused(&net), PressureError::Peer { .. }));
+    net.network.netns = Some("/run/netns/quell-test-pressure-none".into());
+    assert!(refused(&net).to_string().contains("quell-test-pressure-none"));
+    let mut feed = Options::new(Resource::Integer);
+    feed.feed = Some("/proc/quell/feed".into());
+    assert!(refused(&feed).to_string().contains("/proc/quell/feed"));
+}
