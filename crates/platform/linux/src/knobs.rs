@@ -1,0 +1,263 @@
+//! All knobs of all groups: read back, journalled before the first write, written.
+
+use quell_cgroup::{
+    BandwidthKnob, CgroupError, CpusKnob, Exclusivity, FreezerKnob, Group, GroupKnob, IdleKnob,
+    Owner, Systemctl, SystemdProperty, SystemdUnit, WeightKnob, owner_of,
+};
+use quell_counters::FrequencyKnob;
+use quell_platform::{KnobJournal, Store, StoreError, Undo};
+use quell_types::{Gap, Knob, KnobRange, Reading, Setting, Tenant};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Knobs that were never written are read again once in so many full samples, an equal part of them
+/// in each, so that no sample costs more than the others.
+const UNOWNED_EVERY: u64 = 10;
+
+/// How a knob is set.
+enum Backend {
+    /// By its kernel files.
+    Files(Box<dyn GroupKnob>),
+    /// By systemd, which owns the group; read from the kernel's files all the same.
+    Unit { unit: SystemdUnit, name: String, files: Box<dyn GroupKnob> },
+    /// A CPU's top frequency.
+    Frequency(FrequencyKnob),
+}
+
+/// One knob with what it was made for.
+struct Entry {
+    backend: Backend,
+    /// The group's identity: a group made anew is journalled anew.
+    identity: u64,
+}
+
+/// Knobs by name.
+#[derive(Default)]
+pub(crate) struct KnobTable {
+    entries: BTreeMap<Knob, Entry>,
+    owned: BTreeSet<Knob>,
+    seen: BTreeMap<Knob, Reading<Setting>>,
+    samples: u64,
+}
+
+impl KnobTable {
+    /// Puts the knobs of a group in, in place of those that its tenant had. Answers with the
+    /// ranges of those that this machine has.
+    pub(crate) fn install(
+        &mut self,
+        tenant: &Tenant,
+        group: &Group,
+        is_service: bool,
+        systemctl: Option<&Systemctl>,
+    ) -> Vec<(Knob, KnobRange)> {
+        self.entries.retain(|knob, _| knob.tenant() != Some(tenant));
+        self.seen.retain(|knob, _| knob.tenant() != Some(tenant));
+        let Ok(identity) = group.identity() else { return Vec::new() };
+        let mut ranges = Vec::new();
+        for (knob, files) in knobs_of(tenant, group, is_service) {
+            let Ok(range) = files.range() else { continue };
+            ranges.push((knob.clone(), range));
+            let backend = backend(&knob, files, group, systemctl);
+            self.entries.insert(knob, Entry { backend, identity });
+        }
+        ranges
+    }
+
+    /// Puts the knobs of CPUs' frequencies in; answers with their ranges.
+    pub(crate) fn install_frequencies(
+        &mut self,
+        knobs: Vec<(Knob, FrequencyKnob)>,
+    ) -> Vec<(Knob, KnobRange)> {
+        let mut ranges = Vec::new();
+        for (knob, files) in knobs {
+            let Ok(range) = files.range() else { continue };
+            ranges.push((knob.clone(), range));
+            let entry = Entry { backend: Backend::Frequency(files), identity: 0 };
+            self.entries.insert(knob, entry);
+        }
+        ranges
+    }
+
+    /// How every knob stands.
+    pub(crate) fn read(&mut self) -> BTreeMap<Knob, Reading<Setting>> {
+        self.samples += 1;
+        for (turn, (knob, entry)) in (self.samples..).zip(&self.entries) {
+            match self.seen.get_mut(knob) {
+                None => drop(self.seen.insert(knob.clone(), entry.backend.read())),
+                Some(seen) if turn % UNOWNED_EVERY == 0 || self.owned.contains(knob) => {
+                    *seen = entry.backend.read();
+                }
+                Some(_) => {}
+            }
+        }
+        self.seen.clone()
+    }
+
+    /// How every knob stood when it was last read or written.
+    pub(crate) fn last(&self) -> BTreeMap<Knob, Reading<Setting>> {
+        self.seen.clone()
+    }
+
+    /// Sets a knob; its old texts are on disk before.
+    ///
+    /// # Errors
+    /// The journal cannot be written: nothing was changed.
+    pub(crate) fn set<S: Store>(
+        &mut self,
+        journal: &mut KnobJournal<S>,
+        knob: &Knob,
+        to: &Setting,
+    ) -> Result<Result<(), String>, StoreError> {
+        let Some(entry) = self.entries.get(knob) else {
+            return Ok(Err(format!("{knob} is not to be set on this machine")));
+        };
+        let key = format!("{knob} of group {}", entry.identity);
+        if !journal.knows(&key) {
+            let undo = match entry.backend.undo() {
+                Ok(undo) => undo,
+                Err(error) => return Ok(Err(format!("not changed, {error}"))),
+            };
+            journal.before_write(&key, || undo)?;
+        }
+        self.owned.insert(knob.clone());
+        let done = entry.backend.write(to);
+        self.seen.insert(knob.clone(), entry.backend.read());
+        Ok(done)
+    }
+
+    /// The journal's key of a knob.
+    pub(crate) fn key(&self, knob: &Knob) -> Option<String> {
+        let entry = self.entries.get(knob)?;
+        Some(format!("{knob} of group {}", entry.identity))
+    }
+
+    /// The freezer of a group, for experiments.
+    pub(crate) fn freezer(&self, group: &Group) -> Reading<FreezerKnob> {
+        FreezerKnob::new(group)
+    }
+
+    /// Journals the freezer of a tenant, so that an experiment may use it.
+    pub(crate) fn journal_freezer<S: Store>(
+        &mut self,
+        journal: &mut KnobJournal<S>,
+        tenant: &Tenant,
+    ) -> Result<Reading<()>, StoreError> {
+        let knob = Knob::Frozen { tenant: tenant.clone() };
+        let Some(entry) = self.entries.get(&knob) else {
+            return Ok(Err(Gap::absent(format!("{tenant} cannot be frozen here"))));
+        };
+        let key = format!("{knob} of group {}", entry.identity);
+        if !journal.knows(&key) {
+            match entry.backend.undo() {
+                Ok(undo) => journal.before_write(&key, || undo)?,
+                Err(error) => return Ok(Err(Gap::failed(error))),
+            }
+        }
+        self.owned.insert(knob);
+        Ok(Ok(()))
+    }
+
+    /// Forgets that knobs were written (after a restore).
+    pub(crate) fn forget_owned(&mut self) {
+        self.owned.clear();
+        self.seen.clear();
+    }
+}
+
+impl Backend {
+    fn read(&self) -> Reading<Setting> {
+        match self {
+            Backend::Files(files) | Backend::Unit { files, .. } => files.read(),
+            Backend::Frequency(knob) => knob.read(),
+        }
+    }
+
+    /// How a write is taken back.
+    fn undo(&self) -> Result<Vec<Undo>, String> {
+        let told = |error: CgroupError| error.to_string();
+        match self {
+            Backend::Frequency(knob) => {
+                let raw = knob.raw_files().map_err(|error| error.to_string())?;
+                Ok(raw.into_iter().map(|f| Undo::File { path: f.path, text: f.text }).collect())
+            }
+            Backend::Files(files) => {
+                let raw = files.raw_files().map_err(told)?;
+                Ok(raw.into_iter().map(|(path, text)| Undo::File { path, text }).collect())
+            }
+            Backend::Unit { unit, name, .. } => {
+                let saved = unit.save().map_err(told)?;
+                let undo = |line: String| {
+                    let (property, value) = line.split_once('=').unwrap_or((&line, ""));
+                    let (property, value) = (property.to_owned(), value.to_owned());
+                    Undo::UnitProperty { unit: name.clone(), property, value }
+                };
+                Ok(saved.into_iter().map(undo).collect())
+            }
+        }
+    }
+
+    fn write(&self, to: &Setting) -> Result<(), String> {
+        let told = |error: CgroupError| error.to_string();
+        match self {
+            Backend::Frequency(knob) => knob.write(to).map_err(|error| error.to_string()),
+            Backend::Files(files) => files.write(to).map_err(told),
+            Backend::Unit { unit, files, .. } => match property_of(&files.round(to)) {
+                Some(property) => unit.set(&[property]).map_err(told),
+                None => files.write(to).map_err(told),
+            },
+        }
+    }
+}
+
+/// The systemd property that stands for a setting; the freezer has none and is written directly.
+fn property_of(setting: &Setting) -> Option<SystemdProperty> {
+    match setting {
+        Setting::Cpus(cpus) => Some(SystemdProperty::Cpus(cpus.clone())),
+        Setting::Bandwidth(bandwidth) => Some(SystemdProperty::Bandwidth(*bandwidth)),
+        Setting::Weight(weight) => Some(SystemdProperty::Weight(Some(*weight))),
+        _ => None,
+    }
+}
+
+fn backend(
+    knob: &Knob,
+    files: Box<dyn GroupKnob>,
+    group: &Group,
+    systemctl: Option<&Systemctl>,
+) -> Backend {
+    let by_files = matches!(knob, Knob::Frozen { .. } | Knob::CpuIdle { .. });
+    let Some(systemctl) = systemctl.filter(|_| !by_files) else { return Backend::Files(files) };
+    let Some(place) = group.v2() else { return Backend::Files(files) };
+    let path = place.dir.strip_prefix(&place.top).unwrap_or(&place.dir).to_string_lossy();
+    match owner_of(&path, |unit| systemctl.delegates(unit).unwrap_or(false)) {
+        Owner::Systemd { unit } => Backend::Unit {
+            unit: SystemdUnit::new(unit.clone(), systemctl.clone()),
+            name: unit,
+            files,
+        },
+        Owner::Free | Owner::Delegated { .. } => Backend::Files(files),
+    }
+}
+
+/// What may be set of a group: a service is never throttled, idled or frozen.
+fn knobs_of(tenant: &Tenant, group: &Group, is_service: bool) -> Vec<(Knob, Box<dyn GroupKnob>)> {
+    fn add<K: GroupKnob + 'static>(
+        all: &mut Vec<(Knob, Box<dyn GroupKnob>)>,
+        name: Knob,
+        knob: Reading<K>,
+    ) {
+        if let Ok(knob) = knob {
+            all.push((name, Box::new(knob)));
+        }
+    }
+    let tenant = || tenant.clone();
+    let mut all: Vec<(Knob, Box<dyn GroupKnob>)> = Vec::new();
+    let cpus = CpusKnob::new(group, Exclusivity::Shared);
+    add(&mut all, Knob::Cpus { tenant: tenant() }, cpus);
+    add(&mut all, Knob::CpuWeight { tenant: tenant() }, WeightKnob::new(group));
+    if !is_service {
+        add(&mut all, Knob::CpuBandwidth { tenant: tenant() }, BandwidthKnob::new(group));
+        add(&mut all, Knob::CpuIdle { tenant: tenant() }, IdleKnob::new(group));
+        add(&mut all, Knob::Frozen { tenant: tenant() }, FreezerKnob::new(group));
+    }
+    all
+}

@@ -1,0 +1,38 @@
+//! The real server: `sys/*` put together as a [`Platform`](quell_platform::Platform).
+//!
+//! * [`Linux`] reads tenants, knobs, links and tasks, and carries actions out.
+//! * [`Queue`] is the batch queue, an SQLite file that the agent and `quell batch` share.
+//! * [`restore_state`] puts back whatever an agent that died has left, from its journal alone.
+//! * [`doctor`] says what this machine lets one measure and control.
+//!
+//! Invariant: before the first write to a knob its old text is in the journal and on disk.
+//! Invariant: only groups that the options name are changed, and only names that begin with
+//! `quell` are created.
+
+mod adopt;
+mod clock;
+mod doctor;
+mod experiment;
+mod hardware;
+mod knobs;
+mod latency;
+mod links;
+mod linux;
+mod lock;
+mod meter;
+mod open;
+mod options;
+mod queue;
+mod resources;
+mod restore;
+mod tasks;
+mod tenant;
+
+pub use doctor::{Doctor, doctor};
+pub use latency::{LatencySource, PrometheusSource, PushedSource};
+pub use linux::Linux;
+pub use lock::{AgentLock, LockError};
+pub use open::OpenError;
+pub use options::{BatchBinding, Latency, LinkBinding, LinuxOptions, Selector, ServiceBinding};
+pub use queue::{Queue, QueueError, TaskRow};
+pub use restore::{StateDir, restore_state};

@@ -1,0 +1,198 @@
+//! The real server as a platform.
+
+mod acting;
+mod sampling;
+mod set_up;
+
+use crate::experiment::Player;
+use crate::hardware::Hardware;
+use crate::knobs::KnobTable;
+use crate::links::Links;
+use crate::meter::Meter;
+use crate::open::OpenError;
+use crate::options::LinuxOptions;
+use crate::queue::Queue;
+use crate::resources::Resources;
+use crate::restore::{LinuxUndoer, StateDir, restore_state};
+use crate::tasks::Tasks;
+use crate::tenant::TenantState;
+use crate::{clock, doctor};
+use quell_cgroup::{Layout, Systemctl, raise_open_files};
+use quell_platform::{FileStore, KnobJournal, Platform, PlatformError, Scope};
+use quell_topology::Machine;
+use quell_types::{
+    Action, CapabilityReport, ExperimentTrace, Knob, Outcome, Sample, Setup, Tenant, Time,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// With more groups than this their open files may come near the usual limit of 1024.
+const MANY_GROUPS: usize = 64;
+
+/// See the crate's documentation.
+pub struct Linux {
+    options: LinuxOptions,
+    state: StateDir,
+    layout: Layout,
+    machine: Machine,
+    systemctl: Option<Systemctl>,
+    setup: Setup,
+    journal: KnobJournal<FileStore>,
+    meter: Meter,
+    hardware: Hardware,
+    tenants: BTreeMap<Tenant, TenantState>,
+    knobs: KnobTable,
+    resources: Resources,
+    links: Links,
+    queue: Queue,
+    tasks: Tasks,
+    player: Option<Player>,
+    traces: Vec<ExperimentTrace>,
+    outcomes: Vec<Outcome>,
+    last: Time,
+    full_samples: u64,
+}
+
+impl Linux {
+    /// Finds all tenants, loads the probes, opens the journal and puts back what an earlier agent
+    /// left. Nothing is changed yet, except that tenants which may be adopted are.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once; then nothing was changed.
+    pub fn open(options: LinuxOptions) -> Result<Self, Vec<OpenError>> {
+        let state = StateDir(options.state_dir.clone());
+        if !rustix::process::geteuid().is_root() {
+            return Err(vec![OpenError::NotRoot]);
+        }
+        put_back(&options, &state)?;
+        let one = |error: String| vec![OpenError::State(error)];
+        let store = FileStore::open(&state.knob_journal()).map_err(|e| one(e.to_string()))?;
+        let journal = KnobJournal::open(store).map_err(|e| one(e.to_string()))?;
+        let queue = Queue::open(&state.queue()).map_err(|e| one(e.to_string()))?;
+        let layout = Layout::discover(&options.root);
+        let machine = Machine::new(&options.root);
+        let lives = |pid, ns| machine.process(pid).is_ok_and(|p| p.start_ns == ns);
+        queue.recover(lives, clock::wall_unix_ms()).map_err(|e| one(e.to_string()))?;
+        let groups = options.services.len() + options.batch.len();
+        if groups > MANY_GROUPS {
+            // Where it cannot be raised, files are opened anew at each reading.
+            let _ = raise_open_files();
+        }
+        let loopback = options.count_loopback;
+        let mut linux = Self {
+            meter: Meter::load(&layout, options.services.len(), groups, loopback),
+            systemctl: Systemctl::detect(&options.root),
+            hardware: Hardware::discover(&options.root),
+            setup: Setup::default(),
+            tenants: BTreeMap::new(),
+            knobs: KnobTable::default(),
+            resources: Resources::discover(&options.root),
+            links: Links::default(),
+            tasks: Tasks::default(),
+            player: None,
+            traces: Vec::new(),
+            outcomes: Vec::new(),
+            last: clock::now(),
+            full_samples: 0,
+            options,
+            state,
+            layout,
+            machine,
+            journal,
+            queue,
+        };
+        match linux.set_up() {
+            Ok(()) => Ok(linux),
+            Err(errors) => {
+                let _ = linux.restore();
+                Err(errors)
+            }
+        }
+    }
+
+    /// The state folder.
+    #[must_use]
+    pub fn state(&self) -> &StateDir {
+        &self.state
+    }
+
+    /// What the eBPF programs cost since this was first called: (program, runs, nanoseconds).
+    pub fn bpf_stats(&mut self) -> Vec<(String, u64, u64)> {
+        self.meter.stats()
+    }
+}
+
+/// Puts back what an agent that died has left.
+fn put_back(options: &LinuxOptions, state: &StateDir) -> Result<(), Vec<OpenError>> {
+    let report = restore_state(&options.root, state)
+        .map_err(|error| vec![OpenError::State(error.to_string())])?;
+    if report.failed.is_empty() {
+        return Ok(());
+    }
+    Err(report.failed.into_iter().map(OpenError::Leftovers).collect())
+}
+
+impl Platform for Linux {
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn capabilities(&self) -> Vec<CapabilityReport> {
+        doctor(&self.options.root).capabilities
+    }
+
+    fn sample(&mut self, after: Duration, scope: Scope) -> Result<Sample, PlatformError> {
+        let due = self.last + after;
+        self.wait_until(due);
+        // Late by more than a period: no catching up in a burst.
+        let now = clock::now();
+        self.last = if now.since(due) > after { now } else { due };
+        if scope == Scope::Full {
+            self.full_samples += 1;
+            self.refind();
+        }
+        self.read(scope)
+    }
+
+    fn apply(&mut self, action: &Action) -> Result<(), PlatformError> {
+        let done = self.carry_out(action)?;
+        let outcome = Outcome { action: action.clone(), time: clock::now(), error: done.err() };
+        self.outcomes.push(outcome);
+        Ok(())
+    }
+
+    fn restore(&mut self) -> Result<(), PlatformError> {
+        let lost = |error: crate::QueueError| PlatformError::Lost(error.to_string());
+        if let Some(mut player) = self.player.take() {
+            player.end(Some("the agent ends".into()));
+        }
+        let mut undoer = LinuxUndoer::new(&self.options.root);
+        self.thaw_tasks();
+        // A queue that cannot be written must not keep the knobs from being put back.
+        let stopped = self.tasks.stop_all(&self.queue);
+        let report = self.journal.restore(&mut undoer)?;
+        let reaped = self.tasks.reap(&self.queue);
+        self.knobs.forget_owned();
+        self.resources.forget();
+        stopped.and(reaped).map_err(lost)?;
+        if report.failed.is_empty() {
+            return Ok(());
+        }
+        Err(PlatformError::Lost(format!("not put back: {}", report.failed.join("; "))))
+    }
+
+    fn disown(&mut self, knob: &Knob) -> Result<(), PlatformError> {
+        let of_resources = || self.resources.has(knob).then(|| Resources::key(knob)).flatten();
+        match self.knobs.key(knob).or_else(of_resources) {
+            Some(key) => Ok(self.journal.forget(&key)?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Linux {
+    /// A clean end puts everything back; what fails stays in the journal for `quell restore`.
+    fn drop(&mut self) {
+        let _ = self.restore();
+    }
+}

@@ -1,0 +1,103 @@
+//! Waiting for a sample and reading it.
+
+use super::Linux;
+use crate::clock;
+use crate::experiment::Player;
+use crate::tenant::TenantState;
+use quell_platform::{PlatformError, Scope};
+use quell_types::{Gap, HostReading, Sample, Tenant, TenantReading, Time};
+use std::collections::BTreeMap;
+
+/// Full samples between two looks for a service's listening sockets.
+const METER_EVERY: u64 = 5;
+
+impl Linux {
+    /// Finds groups again that were made anew (a restarted service), and services' sockets.
+    pub(super) fn refind(&mut self) {
+        let root = self.options.root.clone();
+        let retry_meter = self.full_samples.is_multiple_of(METER_EVERY);
+        for (name, tenant) in &mut self.tenants {
+            if tenant.look() {
+                if tenant.refind(&self.layout, &mut self.meter, &root) {
+                    let (group, is_service) = (&tenant.group, tenant.is_service());
+                    self.knobs.install(name, group, is_service, self.systemctl.as_ref());
+                }
+            } else if retry_meter && tenant.wants_metering() {
+                tenant.begin_metering(&mut self.meter, &root);
+            }
+        }
+    }
+
+    /// Waits, playing the edges of an experiment meanwhile.
+    pub(super) fn wait_until(&mut self, moment: Time) {
+        loop {
+            let edge = self.player.as_ref().map(Player::next_edge);
+            let next = edge.map_or(moment, |edge| edge.min(moment));
+            clock::sleep_until(next);
+            let now = clock::now();
+            if edge.is_some_and(|edge| now >= edge) {
+                self.step_player();
+            } else if now >= moment {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn step_player(&mut self) {
+        let Some(player) = &mut self.player else { return };
+        if let Some(trace) = player.step(&mut self.tenants, &mut self.meter) {
+            self.traces.push(trace);
+            self.player = None;
+        }
+    }
+
+    fn host(&mut self, time: Time, scope: Scope) -> HostReading {
+        let later = || Gap::not_yet("read in full samples only");
+        let full = scope == Scope::Full;
+        HostReading {
+            cpu: if full { self.machine.cpu_times() } else { Err(later()) },
+            pressure: if full { self.machine.pressure() } else { Err(later()) },
+            memory: if full { self.resources.host() } else { Err(later()) },
+            power: if full { self.hardware.power(time) } else { Err(later()) },
+            frequency_khz: if full { self.hardware.frequency_khz() } else { Err(later()) },
+        }
+    }
+
+    pub(super) fn read(&mut self, scope: Scope) -> Result<Sample, PlatformError> {
+        let lost = |error: crate::QueueError| PlatformError::Lost(error.to_string());
+        let full = scope == Scope::Full;
+        self.tasks.reap(&self.queue).map_err(lost)?;
+        let time = clock::now();
+        if full {
+            self.resources.prepare(&mut self.journal, self.tenants.values());
+        }
+        let (meter, resources) = (&mut self.meter, &self.resources);
+        let one = |tenant: &mut TenantState| {
+            if full { tenant.read(meter, resources) } else { tenant.read_fast(meter) }
+        };
+        let tenants = each(&mut self.tenants, one);
+        let mut knobs = if full { self.knobs.read() } else { self.knobs.last() };
+        knobs.extend(if full { self.resources.read() } else { self.resources.last() });
+        let (links, ceilings) = self.links.read();
+        knobs.extend(ceilings);
+        Ok(Sample {
+            time,
+            wall_unix_ms: clock::wall_unix_ms(),
+            host: self.host(time, scope),
+            tenants,
+            links,
+            knobs,
+            tasks: self.tasks.records(&self.queue).map_err(lost)?,
+            experiments: std::mem::take(&mut self.traces),
+            outcomes: std::mem::take(&mut self.outcomes),
+            link_capacity: self.setup.links.iter().map(|l| (l.name.clone(), l.capacity)).collect(),
+        })
+    }
+}
+
+fn each(
+    tenants: &mut BTreeMap<Tenant, TenantState>,
+    mut read: impl FnMut(&mut TenantState) -> TenantReading,
+) -> BTreeMap<Tenant, TenantReading> {
+    tenants.iter_mut().map(|(name, tenant)| (name.clone(), read(tenant))).collect()
+}

@@ -1,0 +1,132 @@
+//! The eBPF probes, shared by all tenants: indices, slots and what each is known by.
+
+use quell_cgroup::{Group, Layout};
+use quell_ebpf::{CgroupIds, Listener, Options, Probes, ServiceKey, listening_sockets};
+use quell_types::{Gap, LogHistogram, Reading, RequestReading};
+use std::path::Path;
+
+/// Probes, or why there are none.
+pub(crate) struct Meter {
+    probes: Result<Probes, String>,
+    ids: CgroupIds,
+    next_slot: u32,
+    slots: u32,
+}
+
+impl Meter {
+    /// Loads what this kernel takes and attaches it at the v2 root.
+    pub(crate) fn load(layout: &Layout, services: usize, groups: usize, loopback: bool) -> Self {
+        let v1 = layout.v1("cpu").is_some();
+        let ids = if v1 { CgroupIds::V1Cpu } else { CgroupIds::V2 };
+        let slots = (groups as u32).max(1);
+        let options = Options {
+            services: (services as u32).clamp(1, 255),
+            slots,
+            run_queue_ids: ids,
+            count_loopback: loopback,
+        };
+        // Of a fixture tree the running kernel knows nothing.
+        let here = layout.root() == Path::new("/");
+        let here = here.then_some(()).ok_or_else(|| {
+            format!("{} is not the running machine: nothing is attached", layout.root().display())
+        });
+        let probes = here.and_then(|()| Probes::load(options).map_err(|error| error.to_string()));
+        let probes = probes.and_then(|mut probes| {
+            if probes.packets_gap().is_none() {
+                let v2 = layout.v2().ok_or("no cgroup v2 tree to attach to".to_string())?;
+                probes.attach_meter(&v2.dir).map_err(|error| error.to_string())?;
+            }
+            Ok(probes)
+        });
+        Self { probes, ids, next_slot: 0, slots }
+    }
+
+    fn probes(&mut self) -> Reading<&mut Probes> {
+        self.probes.as_mut().map_err(|why| Gap::absent(why.clone()))
+    }
+
+    /// Turns the kernel's accounting of eBPF time on, and reads it: (program, runs, ns).
+    pub(crate) fn stats(&mut self) -> Vec<(String, u64, u64)> {
+        let Ok(probes) = self.probes() else { return Vec::new() };
+        let _ = probes.count_time(true);
+        probes.stats().into_iter().map(|s| (s.program, s.runs, s.time_ns)).collect()
+    }
+
+    /// Follows a group's run queue and egress; the slot is for reading.
+    pub(crate) fn track(&mut self, group: &Group) -> Reading<u32> {
+        if self.next_slot >= self.slots {
+            return Err(Gap::failed("no slot left for this group"));
+        }
+        let slot = self.next_slot;
+        self.retrack(group, slot)?;
+        self.next_slot += 1;
+        Ok(slot)
+    }
+
+    /// Lets the slots be given anew (after groups changed).
+    pub(crate) fn retrack(&mut self, group: &Group, slot: u32) -> Reading<()> {
+        let ids = self.ids;
+        let probes = self.probes()?;
+        let run_queue_id = match ids {
+            CgroupIds::V1Cpu => group.v1_cpu_id(),
+            CgroupIds::V2 => group.v2_id(),
+        };
+        if let Ok(id) = run_queue_id {
+            probes.track_run_queue(id, slot).map_err(Gap::failed)?;
+        }
+        if let Ok(id) = group.v2_id() {
+            probes.track_egress(id, slot).map_err(Gap::failed)?;
+        }
+        Ok(())
+    }
+
+    /// Meters a service by its ports, found where none is given.
+    pub(crate) fn meter(
+        &mut self,
+        proc: &Path,
+        index: u32,
+        group: &Group,
+        ports: &[u16],
+    ) -> Reading<()> {
+        let listeners = if ports.is_empty() {
+            let pids = group.pids()?;
+            let found = listening_sockets(proc, &pids).map_err(Gap::failed)?;
+            found
+                .iter()
+                .map(|s| Listener {
+                    address: Some(s.address.ip()),
+                    port: s.address.port(),
+                    netns: Some(s.netns),
+                })
+                .collect()
+        } else {
+            ports.iter().map(|&port| Listener::port(port)).collect::<Vec<_>>()
+        };
+        let cgroup_ids: Vec<u64> = group.v2_id().into_iter().collect();
+        if listeners.is_empty() && cgroup_ids.is_empty() {
+            return Err(Gap::absent(format!("{} listens on no TCP port", group.name())));
+        }
+        let key = ServiceKey { listeners, cgroup_ids };
+        self.probes()?.set_service(index, key).map_err(Gap::failed)
+    }
+
+    pub(crate) fn requests(&mut self, index: u32) -> Reading<RequestReading> {
+        self.probes()?.read_requests(index)
+    }
+
+    pub(crate) fn run_queue(&mut self, slot: &Reading<u32>) -> Reading<LogHistogram> {
+        let slot = *slot.as_ref().map_err(Clone::clone)?;
+        self.probes()?.read_run_queue(slot)
+    }
+
+    pub(crate) fn egress(&mut self, slot: &Reading<u32>) -> Reading<u64> {
+        let slot = *slot.as_ref().map_err(Clone::clone)?;
+        self.probes()?.read_egress(slot)
+    }
+
+    /// Packets of this group go to an HTB class.
+    pub(crate) fn set_class(&mut self, group: &Group, classid: Option<u32>) -> Reading<()> {
+        let id = group.v2_id()?;
+        self.probes()?.set_class(id, classid).map_err(Gap::failed)
+    }
+}

@@ -1,0 +1,152 @@
+//! Putting back what an agent has left, knowing nothing but its state folder.
+
+use quell_cgroup::{Group, Layout, move_process, remove, restore_raw};
+use quell_platform::{FileStore, KnobJournal, RestoreReport, StoreError, Undo, Undoer};
+use quell_topology::Machine;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a group may take to become empty.
+const REMOVAL: Duration = Duration::from_secs(2);
+/// How long an ended process may take to go.
+const END: Duration = Duration::from_secs(2);
+
+/// The agent's state folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDir(pub PathBuf);
+
+impl StateDir {
+    /// The knob journal.
+    #[must_use]
+    pub fn knob_journal(&self) -> PathBuf {
+        self.0.join("knobs.journal")
+    }
+
+    /// The decision journal.
+    #[must_use]
+    pub fn decisions(&self) -> PathBuf {
+        self.0.join("decisions.jsonl")
+    }
+
+    /// The queue.
+    #[must_use]
+    pub fn queue(&self) -> PathBuf {
+        self.0.join("queue.sqlite")
+    }
+
+    /// Where the output of tasks is kept.
+    #[must_use]
+    pub fn task_output(&self) -> PathBuf {
+        self.0.join("tasks")
+    }
+}
+
+/// Puts everything back that the journal in `state_dir` names. Nothing to do is fine.
+///
+/// # Errors
+/// The journal cannot be read or written. What could not be put back is in the report.
+pub fn restore_state(root: &Path, state_dir: &StateDir) -> Result<RestoreReport, StoreError> {
+    if !state_dir.knob_journal().exists() {
+        return Ok(RestoreReport::default());
+    }
+    let mut journal = KnobJournal::open(FileStore::open(&state_dir.knob_journal())?)?;
+    journal.restore(&mut LinuxUndoer::new(root))
+}
+
+/// Takes changes back on the real machine.
+pub(crate) struct LinuxUndoer {
+    layout: Layout,
+    machine: Machine,
+}
+
+impl LinuxUndoer {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { layout: Layout::discover(root), machine: Machine::new(root) }
+    }
+
+    fn one(&self, undo: &Undo) -> Result<(), String> {
+        match undo {
+            Undo::File { .. } => Ok(()),
+            Undo::RemoveGroup { path } => self.remove_group(&path.to_string_lossy()),
+            Undo::RemoveResctrlGroup { path } => crate::resources::remove_group(path),
+            Undo::MoveProcess { pid, start_ns, procs } => {
+                if !self.is_same(*pid, *start_ns) {
+                    return Ok(());
+                }
+                match move_process(procs, *pid) {
+                    Err(error) if !error.is_gone() => Err(error.to_string()),
+                    _ => Ok(()),
+                }
+            }
+            Undo::EndProcess { pid, start_ns } => self.end(*pid, *start_ns),
+            Undo::Link { snapshot } => crate::links::undo(snapshot),
+            Undo::UnitProperty { unit, property, value } => {
+                let systemctl = quell_cgroup::Systemctl::detect(self.layout.root())
+                    .ok_or_else(|| "systemd no longer runs".to_string())?;
+                quell_cgroup::SystemdUnit::new(unit.clone(), systemctl)
+                    .restore(&[format!("{property}={value}")])
+                    .map_err(|e| e.to_string())
+            }
+        }
+    }
+
+    /// Removes a group of ours; processes born in it since go to its parent.
+    fn remove_group(&self, path: &str) -> Result<(), String> {
+        let Ok(group) = Group::find(&self.layout, path) else { return Ok(()) };
+        for place in group.places() {
+            let inside = std::fs::read_to_string(place.file("cgroup.procs")).unwrap_or_default();
+            let up = place.parent().unwrap_or(&place.top).join("cgroup.procs");
+            for pid in inside.lines().filter_map(|line| line.trim().parse().ok()) {
+                match move_process(&up, pid) {
+                    Err(error) if !error.is_gone() => return Err(error.to_string()),
+                    _ => {}
+                }
+            }
+        }
+        remove(&self.layout, path, REMOVAL).map_err(|e| e.to_string())
+    }
+
+    /// Whether the process is still the one that was meant.
+    fn is_same(&self, pid: u32, start_ns: u64) -> bool {
+        self.machine.process(pid).is_ok_and(|p| p.start_ns == start_ns && p.state != 'Z')
+    }
+
+    /// Ends a process of ours and its process group.
+    fn end(&self, pid: u32, start_ns: u64) -> Result<(), String> {
+        let begun = Instant::now();
+        while self.is_same(pid, start_ns) {
+            crate::tasks::kill_process_group(pid);
+            if begun.elapsed() > END {
+                return Err(format!("process {pid} does not end"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Undoer for LinuxUndoer {
+    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
+        // Changes come newest first; of several texts of one file the oldest one counts (a weight
+        // is saved by its own knob and again by that of the idle class).
+        let files: Vec<(PathBuf, String)> = changes
+            .iter()
+            .rev()
+            .filter_map(|undo| match undo {
+                Undo::File { path, text } => Some((path.clone(), text.clone())),
+                _ => None,
+            })
+            .collect();
+        let report = restore_raw(&files);
+        changes
+            .iter()
+            .map(|undo| match undo {
+                Undo::File { path, .. } => match report.failed.iter().find(|(p, _)| p == path) {
+                    Some((_, error)) => Err(error.to_string()),
+                    None => Ok(()),
+                },
+                other => self.one(other),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,173 @@
+//! Starting, watching and stopping batch tasks.
+
+use crate::clock;
+use crate::queue::{Queue, QueueError};
+use quell_platform::{KnobJournal, Store, StoreError, Undo};
+use quell_topology::Machine;
+use quell_types::{TaskEnd, TaskId, TaskRecord, TaskState, Tenant, Time};
+use rustix::process::{Pid, Signal, kill_process_group as kill_group};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Enters the groups named before `--`, then becomes the command. A task is in its group before
+/// its first instruction, so nothing of it ever runs outside.
+const ENTER: &str = r#"while [ "$1" != -- ]; do echo $$ > "$1" || exit 125; shift; done
+shift; exec "$@""#;
+/// A stopped task gets this long to end by itself before it is killed.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// A task that runs.
+struct Running {
+    child: Child,
+    tenant: Tenant,
+    started: Time,
+    stopping: bool,
+}
+
+/// Tasks that this agent runs.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    running: BTreeMap<TaskId, Running>,
+}
+
+impl Tasks {
+    /// Starts a task in the group whose `cgroup.procs` files are given. Its output goes to a file.
+    pub(crate) fn start<S: Store>(
+        &mut self,
+        queue: &Queue,
+        journal: &mut KnobJournal<S>,
+        machine: &Machine,
+        task: TaskId,
+        (tenant, procs): (&Tenant, &[PathBuf]),
+        output: &Path,
+    ) -> Result<Result<(), String>, StoreError> {
+        let started = (|| -> Result<Child, String> {
+            let row = queue.get(task).map_err(|error| error.to_string())?;
+            if self.running.contains_key(&task) || row.record.state != TaskState::Ready {
+                return Err("it runs already".into());
+            }
+            spawn(&row.record, procs, output).map_err(|error| error.to_string())
+        })();
+        let child = match started {
+            Ok(child) => child,
+            Err(why) => {
+                let end = TaskEnd::NotStarted { why: why.clone() };
+                let noted = queue.ended(task, &end, clock::wall_unix_ms());
+                return Ok(Err(noted.err().map_or(why, |error| error.to_string())));
+            }
+        };
+        let pid = child.id();
+        let start_ns = machine.process(pid).map_or(0, |process| process.start_ns);
+        let key = format!("task process {pid} started at {start_ns}");
+        if let Err(error) = journal.before_write(&key, || vec![Undo::EndProcess { pid, start_ns }])
+        {
+            kill_process_group(pid);
+            return Err(error);
+        }
+        let noted = queue.started(task, tenant, pid, start_ns, clock::wall_unix_ms());
+        let running =
+            Running { child, tenant: tenant.clone(), started: clock::now(), stopping: false };
+        self.running.insert(task, running);
+        Ok(noted.map_err(|error| error.to_string()))
+    }
+
+    /// Stops a task; that it ended shows in a later sample. A frozen group must be thawed first.
+    pub(crate) fn stop(&mut self, task: TaskId) -> Result<(), String> {
+        let running = self.running.get_mut(&task).ok_or("it does not run")?;
+        running.stopping = true;
+        kill_process_group(running.child.id());
+        Ok(())
+    }
+
+    /// Notes in the queue what ended.
+    pub(crate) fn reap(&mut self, queue: &Queue) -> Result<(), QueueError> {
+        let mut ended = Vec::new();
+        for (id, running) in &mut self.running {
+            let end = match running.child.try_wait() {
+                Ok(None) => continue,
+                Ok(Some(_)) if running.stopping => TaskEnd::Stopped,
+                Ok(Some(status)) => end_of(status),
+                Err(error) => TaskEnd::NotStarted { why: error.to_string() },
+            };
+            ended.push((*id, end));
+        }
+        for (id, end) in ended {
+            self.running.remove(&id);
+            queue.ended(id, &end, clock::wall_unix_ms())?;
+        }
+        Ok(())
+    }
+
+    /// The queue as the sample shows it.
+    pub(crate) fn records(&self, queue: &Queue) -> Result<Vec<TaskRecord>, QueueError> {
+        let with_start = |mut record: TaskRecord| {
+            let running = self.running.get(&record.id);
+            record.started = running.map(|r| r.started);
+            record
+        };
+        Ok(queue.open_tasks()?.into_iter().map(|row| with_start(row.record)).collect())
+    }
+
+    /// Stops everything and waits for it: each task gets a moment, then is killed.
+    pub(crate) fn stop_all(&mut self, queue: &Queue) -> Result<(), QueueError> {
+        for running in self.running.values_mut() {
+            running.stopping = true;
+            terminate(running.child.id());
+        }
+        let begun = Instant::now();
+        let mut killed = false;
+        while !self.running.is_empty() && begun.elapsed() < 10 * GRACE {
+            self.reap(queue)?;
+            if begun.elapsed() > GRACE && !std::mem::replace(&mut killed, true) {
+                self.running.values().for_each(|r| kill_process_group(r.child.id()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// Tasks that run in a group.
+    pub(crate) fn of(&self, tenant: &Tenant) -> usize {
+        self.running.values().filter(|r| &r.tenant == tenant).count()
+    }
+}
+
+fn spawn(record: &TaskRecord, procs: &[PathBuf], output: &Path) -> std::io::Result<Child> {
+    std::fs::create_dir_all(output)?;
+    let out = File::create(output.join(format!("{}.out", record.id)))?;
+    let err = out.try_clone()?;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", ENTER, "quell-task"]).args(procs).arg("--").args(&record.spec.command);
+    if let Some(directory) = &record.spec.directory {
+        command.current_dir(directory);
+    }
+    command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).spawn()
+}
+
+fn end_of(status: ExitStatus) -> TaskEnd {
+    match (status.code(), status.signal()) {
+        (Some(status), _) => TaskEnd::Exited { status },
+        (None, signal) => TaskEnd::Killed { signal: signal.unwrap_or(0) },
+    }
+}
+
+/// Kills a process group that we started (its id is that of its first process).
+pub(crate) fn kill_process_group(pid: u32) {
+    signal(pid, Signal::KILL);
+}
+
+fn terminate(pid: u32) {
+    signal(pid, Signal::TERM);
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let number = i32::try_from(pid).ok().filter(|&n| n > 1);
+    if let Some(pid) = number.and_then(Pid::from_raw) {
+        // Gone already is as good.
+        let _ = kill_group(pid, signal);
+    }
+}

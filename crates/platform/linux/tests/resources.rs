@@ -1,0 +1,151 @@
+//! Cache ways and memory bandwidth, on trees that refuse what the kernel's resctrl refuses.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../../sys/resctrl/tests/common/mod.rs"]
+mod common;
+
+use common::Tree;
+use quell_linux::*;
+use quell_platform::{Platform, Scope, conformance};
+use quell_types::*;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// A resctrl tree beside a cgroup v2 tree with one batch group that holds these threads.
+fn machine(mut tree: Tree, threads: &[u32]) -> (Tree, tempfile::TempDir) {
+    tree.refuses = true;
+    let put = |path: &str, text: &str| {
+        let path = tree.root().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let mounts = std::fs::read_to_string(tree.root().join("proc/mounts")).unwrap();
+    put("proc/mounts", &format!("{mounts}cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n"));
+    let threads: String = threads.iter().map(|thread| format!("{thread}\n")).collect();
+    for (name, text) in [
+        ("cgroup.controllers", "cpu memory\n"),
+        ("jobs/cgroup.controllers", "cpu memory\n"),
+        ("jobs/cgroup.procs", &threads),
+        ("jobs/cgroup.threads", &threads),
+        ("jobs/cpu.max", "max 100000\n"),
+        ("jobs/cpu.weight", "100\n"),
+        ("jobs/cpu.stat", "usage_usec 7\nnr_periods 0\nnr_throttled 0\n"),
+    ] {
+        put(&format!("sys/fs/cgroup/{name}"), text);
+    }
+    (tree, tempfile::tempdir().unwrap())
+}
+
+fn open(root: &Path, state: &Path) -> Linux {
+    let batch = BatchBinding {
+        spec: BatchSpec { name: "jobs".into(), links: vec![], takes_tasks: false, max_tasks: 0 },
+        selector: Selector::Cgroup("/jobs".into()),
+        adopt: false,
+    };
+    let options =
+        LinuxOptions { root: root.to_owned(), batch: vec![batch], ..LinuxOptions::new(state) };
+    Linux::open(options).unwrap()
+}
+
+fn full(linux: &mut Linux) -> Sample {
+    linux.sample(Duration::from_millis(1), Scope::Full).unwrap()
+}
+
+fn group(root: &Path) -> PathBuf {
+    root.join("sys/fs/resctrl/quell-jobs")
+}
+
+fn tasks(group: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(group.join("tasks")).unwrap();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn trees_that_allot_conform() {
+    for name in common::ALLOCATING {
+        let mut kept = Vec::new();
+        let Some(_) = Tree::kernel(name) else { return };
+        conformance::run(|| {
+            let (tree, state) = machine(Tree::kernel(name).unwrap(), &[1]);
+            let linux = open(tree.root(), state.path());
+            let ways = |k: &&Knob| matches!(k, Knob::LlcWays { .. });
+            assert!(linux.setup().knobs.keys().any(|k| ways(&k)), "{name}");
+            kept.push((tree, state));
+            linux
+        });
+    }
+}
+
+/// A process that only waits.
+struct Waiting(Child);
+
+impl Waiting {
+    fn start() -> Self {
+        Self(Command::new("sleep").arg("60").spawn().unwrap())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_tenant_is_counted_in_its_group_and_the_default_group_gets_its_threads_back() {
+    let Some(tree) = Tree::kernel("intel-skx-full") else { return };
+    let late = Waiting::start();
+    let (tree, state) = machine(tree, &[1]);
+    let default = tree.root().join("sys/fs/resctrl");
+    let mut linux = open(tree.root(), state.path());
+    assert!(!group(tree.root()).exists(), "opening changes nothing");
+    full(&mut linux);
+    let sample = full(&mut linux);
+    let jobs = &sample.tenants[&"jobs".into()];
+    let mine = jobs.memory.clone().unwrap().bytes;
+    assert!(mine > 0 && sample.host.memory.unwrap().bytes > mine);
+    assert!(jobs.llc_bytes.clone().unwrap() > 0);
+    assert_eq!(tasks(&group(tree.root())), [1]);
+
+    std::fs::write(default.join("tasks"), format!("{}\n", late.0.id())).unwrap();
+    let both = format!("1\n{}\n", late.0.id());
+    std::fs::write(tree.root().join("sys/fs/cgroup/jobs/cgroup.threads"), both).unwrap();
+    let _ = full(&mut linux);
+    assert_eq!(tasks(&group(tree.root())), [1, late.0.id()]);
+
+    linux.restore().unwrap();
+    assert!(!group(tree.root()).exists());
+    assert!(tasks(&default).contains(&late.0.id()) && tasks(&default).contains(&1));
+}
+
+#[test]
+fn what_a_killed_agent_left_is_removed_from_its_journal_alone() {
+    let Some(tree) = Tree::kernel("amd-milan") else { return };
+    let (tree, state) = machine(tree, &[1]);
+    let mut linux = open(tree.root(), state.path());
+    let knob = Knob::LlcWays { tenant: "jobs".into(), domain: 0 };
+    linux.apply(&Action::Set { knob, to: Setting::Ways(0b11) }).unwrap();
+    std::mem::forget(linux);
+    assert!(group(tree.root()).exists());
+    let report = restore_state(tree.root(), &StateDir(state.path().to_owned())).unwrap();
+    assert_eq!((report.restored, report.failed), (1, vec![]));
+    assert!(!group(tree.root()).exists());
+}
+
+#[test]
+fn what_is_not_counted_says_why() {
+    for (name, reason) in [
+        ("monitoring-only", "allots nothing"),
+        ("not-mounted", "not mounted"),
+        ("no-support", "offers no cache or bandwidth control"),
+    ] {
+        let (tree, state) = machine(Tree::plain(name), &[]);
+        let mut linux = open(tree.root(), state.path());
+        let sample = full(&mut linux);
+        let memory = &sample.tenants[&"jobs".into()].memory;
+        let Err(Gap::Absent(why)) = memory else { panic!("{name}: {memory:?}") };
+        assert!(why.contains(reason), "{name}: {why}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Records as lines of a file.
+
+use crate::platform::{Store, StoreError};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// One file, readable by root alone. A record is whole when its line break is there; a torn last
+/// line is left out on reading and cut off before the next record.
+#[derive(Debug)]
+pub struct FileStore {
+    path: PathBuf,
+    file: File,
+}
+
+impl FileStore {
+    /// Opens or makes the file; its folder is made too.
+    ///
+    /// # Errors
+    /// If the folder or file cannot be made or opened.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let fail = |source| StoreError { doing: "open", name: path.display().to_string(), source };
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(fail)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(fail)?;
+        cut_torn_end(&mut file).map_err(fail)?;
+        File::open(folder).and_then(|f| f.sync_all()).map_err(fail)?;
+        Ok(Self { path: path.to_path_buf(), file })
+    }
+
+    fn fail(&self, doing: &'static str) -> impl Fn(io::Error) -> StoreError + use<> {
+        let name = self.path.display().to_string();
+        move |source| StoreError { doing, name: name.clone(), source }
+    }
+}
+
+/// Cuts what follows the last line break: the rest of a write in whose middle the writer died.
+fn cut_torn_end(file: &mut File) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    if whole < bytes.len() {
+        file.set_len(whole as u64)?;
+        file.sync_all()?;
+    }
+    Ok(())
+}
+
+impl Store for FileStore {
+    fn append(&mut self, record: &str) -> Result<(), StoreError> {
+        debug_assert!(!record.contains('\n'), "a record is one line");
+        let before = self.file.metadata().map_err(self.fail("append to"))?.len();
+        let line = format!("{record}\n");
+        self.file.write_all(line.as_bytes()).map_err(|error| {
+            // A full disk may have taken half a line: leave whole records only.
+            let _ = self.file.set_len(before);
+            self.fail("append to")(error)
+        })
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(self.fail("sync"))
+    }
+
+    fn read(&mut self) -> Result<Vec<String>, StoreError> {
+        let mut bytes = Vec::new();
+        self.file.seek(SeekFrom::Start(0)).map_err(self.fail("read"))?;
+        self.file.read_to_end(&mut bytes).map_err(self.fail("read"))?;
+        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let text = String::from_utf8_lossy(&bytes[..whole]);
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    fn clear(&mut self) -> Result<(), StoreError> {
+        self.file.set_len(0).map_err(self.fail("clear"))?;
+        self.file.sync_all().map_err(self.fail("clear"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_and_a_torn_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/journal");
+        let mut store = FileStore::open(&path).unwrap();
+        store.append("one").unwrap();
+        store.append("two").unwrap();
+        store.sync().unwrap();
+        std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"tor").unwrap();
+        assert_eq!(store.read().unwrap(), ["one", "two"]);
+        let mut again = FileStore::open(&path).unwrap();
+        again.append("three").unwrap();
+        assert_eq!(again.read().unwrap(), ["one", "two", "three"]);
+        again.clear().unwrap();
+        assert!(again.read().unwrap().is_empty());
+    }
+
+    /// A disk of 16 KiB; unmounted when dropped.
+    struct SmallDisk(tempfile::TempDir);
+
+    impl SmallDisk {
+        fn mount() -> Self {
+            let folder = tempfile::Builder::new().prefix("quell-disk-").tempdir().unwrap();
+            let done = std::process::Command::new("mount")
+                .args(["-t", "tmpfs", "-o", "size=16k", "quell-small-disk"])
+                .arg(folder.path())
+                .status();
+            assert!(done.unwrap().success(), "the test mounts a small disk: it needs root");
+            Self(folder)
+        }
+    }
+
+    impl Drop for SmallDisk {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_leaves_whole_records() {
+        let disk = SmallDisk::mount();
+        let mut store = FileStore::open(&disk.0.path().join("journal")).unwrap();
+        let record = "x".repeat(1000);
+        let written = (0..100).take_while(|_| store.append(&record).is_ok()).count();
+        assert!((1..100).contains(&written), "{written} records on 16 KiB");
+        assert_eq!(store.read().unwrap(), vec![record; written]);
+    }
+
+    #[test]
+    fn only_root_can_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        FileStore::open(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,288 @@
+//! The knob journal: before the first write to a knob, its old setting is on disk.
+//!
+//! # Problem
+//! The agent may die at any instruction, also by SIGKILL. Whoever comes after must be able to put
+//! everything back, knowing nothing but this file.
+//!
+//! # Idea
+//! Write-ahead undo. A record says how to undo one knob's first change, in the kernel's own words
+//! (path and old text), and is durable before the knob is touched. Undoing twice is harmless, so
+//! the journal is only emptied after everything was put back and read back. Records are played in
+//! reverse; what fails (exclusive CPU sets, quotas under a parent's) is tried again after the
+//! others, until nothing changes any more.
+
+use crate::platform::{Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// How one change is taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "undo", rename_all = "snake_case")]
+pub enum Undo {
+    /// Write the old text back into a kernel file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Its old text.
+        text: String,
+    },
+    /// Remove a group that Quell made (its name begins with `quell`); its tasks go to the parent.
+    RemoveGroup {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Remove a resctrl group that Quell made; the kernel returns its threads to the default group.
+    RemoveResctrlGroup {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Move a process back to where it was.
+    MoveProcess {
+        /// Its id.
+        pid: u32,
+        /// Its start time in nanoseconds after boot, so that a reused id is left alone.
+        start_ns: u64,
+        /// The `cgroup.procs` file of its old group.
+        procs: PathBuf,
+    },
+    /// End a process that Quell started.
+    EndProcess {
+        /// Its id.
+        pid: u32,
+        /// Its start time, so that a reused id is left alone.
+        start_ns: u64,
+    },
+    /// Bring a link's queueing discipline back.
+    Link {
+        /// What the egress crate needs to do so.
+        snapshot: serde_json::Value,
+    },
+    /// Set a property of a systemd unit back.
+    UnitProperty {
+        /// The unit.
+        unit: String,
+        /// The property.
+        property: String,
+        /// Its old value.
+        value: String,
+    },
+}
+
+/// Knows how to take changes back on a real machine.
+pub trait Undoer {
+    /// Takes changes back, in this order where it matters, and reads them back: one answer each,
+    /// in the same order; an error says why it could not be taken back now. Something that is gone
+    /// altogether (a removed group, an ended process) counts as taken back.
+    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>>;
+}
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    /// What was about to be changed, so that it is recorded once.
+    key: String,
+    undo: Vec<Undo>,
+}
+
+/// The write-ahead journal of knobs.
+#[derive(Debug)]
+pub struct KnobJournal<S> {
+    store: S,
+    known: BTreeSet<String>,
+}
+
+/// What a restore did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreReport {
+    /// Changes that were taken back.
+    pub restored: usize,
+    /// What could not be taken back, and why. These stay in the journal.
+    pub failed: Vec<String>,
+}
+
+impl<S: Store> KnobJournal<S> {
+    /// Opens the journal on a store; what an earlier agent left in it is kept until
+    /// [`KnobJournal::restore`].
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn open(mut store: S) -> Result<Self, StoreError> {
+        let known = records(&mut store)?.into_iter().map(|record| record.key).collect();
+        Ok(Self { store, known })
+    }
+
+    /// Whether nothing needs to be taken back.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Whether `key` is on record already.
+    #[must_use]
+    pub fn knows(&self, key: &str) -> bool {
+        self.known.contains(key)
+    }
+
+    /// Makes durable how a change is taken back, once for each key. Only then may the change be
+    /// made. `undo` is asked for only if the key is new.
+    ///
+    /// # Errors
+    /// If the record cannot be made durable: then the change must not be made.
+    pub fn before_write(
+        &mut self,
+        key: &str,
+        undo: impl FnOnce() -> Vec<Undo>,
+    ) -> Result<(), StoreError> {
+        if self.known.contains(key) {
+            return Ok(());
+        }
+        let record = Record { key: key.to_owned(), undo: undo() };
+        self.store.append(&to_line(&record))?;
+        self.store.sync()?;
+        self.known.insert(record.key);
+        Ok(())
+    }
+
+    /// Takes everything back, last change first, and empties the journal of what was taken back.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written. Failures of single changes are in the report.
+    pub fn restore(&mut self, undoer: &mut dyn Undoer) -> Result<RestoreReport, StoreError> {
+        let mut open: Vec<(String, Undo)> = records(&mut self.store)?
+            .into_iter()
+            .flat_map(|r| r.undo.into_iter().map(move |undo| (r.key.clone(), undo)))
+            .collect();
+        open.reverse();
+        let mut report = RestoreReport::default();
+        loop {
+            let before = open.len();
+            let changes: Vec<&Undo> = open.iter().map(|(_, undo)| undo).collect();
+            let mut answers = undoer.undo(&changes).into_iter();
+            report.failed.clear();
+            open.retain(|(key, _)| match answers.next() {
+                Some(Ok(())) => false,
+                answer => {
+                    let why = answer.and_then(Result::err).unwrap_or("no answer".into());
+                    report.failed.push(format!("{key}: {why}"));
+                    true
+                }
+            });
+            report.restored += before - open.len();
+            if open.is_empty() || open.len() == before {
+                break;
+            }
+        }
+        self.keep_only(open)?;
+        Ok(report)
+    }
+
+    /// Forgets how changes of this key are taken back: they are somebody else's business now.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written.
+    pub fn forget(&mut self, key: &str) -> Result<(), StoreError> {
+        if !self.known.contains(key) {
+            return Ok(());
+        }
+        let kept = records(&mut self.store)?.into_iter().filter(|record| record.key != key);
+        let mut open: Vec<(String, Undo)> =
+            kept.flat_map(|r| r.undo.into_iter().map(move |undo| (r.key.clone(), undo))).collect();
+        open.reverse();
+        self.keep_only(open)
+    }
+
+    fn keep_only(&mut self, open: Vec<(String, Undo)>) -> Result<(), StoreError> {
+        self.store.clear()?;
+        self.known.clear();
+        for (key, undo) in open.into_iter().rev() {
+            self.store.append(&to_line(&Record { key: key.clone(), undo: vec![undo] }))?;
+            self.known.insert(key);
+        }
+        self.store.sync()
+    }
+}
+
+fn to_line(record: &Record) -> String {
+    // Only strings, numbers and lists: cannot fail.
+    serde_json::to_string(record).unwrap_or_default()
+}
+
+/// Whole records in order; a line that is no record (bit rot) is left out, since undoing the rest
+/// is better than undoing nothing.
+fn records<S: Store>(store: &mut S) -> Result<Vec<Record>, StoreError> {
+    let lines = store.read()?;
+    Ok(lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+    use std::collections::BTreeMap;
+
+    fn file(path: &str, text: &str) -> Undo {
+        Undo::File { path: path.into(), text: text.into() }
+    }
+
+    /// Files, where `b` refuses to be written before `a` stands at "0".
+    #[derive(Default)]
+    struct Files(BTreeMap<PathBuf, String>);
+
+    impl Files {
+        fn one(&mut self, undo: &Undo) -> Result<(), String> {
+            let Undo::File { path, text } = undo else { return Err("not in this test".into()) };
+            let first = self.0.get(&PathBuf::from("a")).map(String::as_str);
+            if path.ends_with("b") && first != Some("0") {
+                return Err("a first".into());
+            }
+            if path.ends_with("stuck") {
+                return Err("never".into());
+            }
+            self.0.insert(path.clone(), text.clone());
+            Ok(())
+        }
+    }
+
+    impl Undoer for Files {
+        fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
+            changes.iter().map(|undo| self.one(undo)).collect()
+        }
+    }
+
+    #[test]
+    fn only_the_first_setting_of_a_knob_is_kept() {
+        let store = MemoryStore::default();
+        let mut journal = KnobJournal::open(store.clone()).unwrap();
+        journal.before_write("k", || vec![file("a", "first")]).unwrap();
+        journal.before_write("k", || vec![file("a", "second")]).unwrap();
+        assert_eq!(store.clone().read().unwrap().len(), 1);
+        let mut files = Files::default();
+        let report = KnobJournal::open(store.clone()).unwrap().restore(&mut files).unwrap();
+        assert_eq!(report, RestoreReport { restored: 1, failed: vec![] });
+        assert_eq!(files.0[&PathBuf::from("a")], "first");
+        assert!(store.clone().read().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_after_the_others_and_kept_if_it_never_works() {
+        let store = MemoryStore::default();
+        let mut journal = KnobJournal::open(store.clone()).unwrap();
+        for (key, path) in [("1", "a"), ("2", "b"), ("3", "stuck")] {
+            journal.before_write(key, || vec![file(path, "0")]).unwrap();
+        }
+        let report = journal.restore(&mut Files::default()).unwrap();
+        assert_eq!(report.restored, 2);
+        assert_eq!(report.failed, ["3: never"]);
+        assert_eq!(store.clone().read().unwrap().len(), 1);
+        assert!(journal.knows("3") && !journal.knows("1"));
+    }
+
+    #[test]
+    fn without_room_on_disk_nothing_may_be_changed() {
+        let mut journal = KnobJournal::open(MemoryStore::with_room(1)).unwrap();
+        assert!(journal.before_write("1", Vec::new).is_ok());
+        assert!(journal.before_write("2", Vec::new).is_err());
+        assert!(!journal.knows("2"));
+    }
+}
