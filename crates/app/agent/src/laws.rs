@@ -1,0 +1,91 @@
+//! The laws as the configuration knows them, and policies made of what it says.
+
+use quell_config::{Checked, ConfigErrors, Laws};
+use quell_policy::{Law, LawParams, Policy, build};
+use std::time::Duration;
+
+/// All laws with their parameters, for [`quell_config::Raw::check`].
+#[must_use]
+pub fn known_laws() -> Laws {
+    let schema = schemars::schema_for!(LawParams).to_value();
+    // The schema of a type of ours: every field is an object, which a test holds.
+    Laws::from_json_schema(&schema, Law::ALL.map(Law::name)).unwrap_or_default()
+}
+
+/// Whether the configured law accepts its parameters.
+///
+/// # Errors
+/// What the law says of them, with the place in the text.
+pub fn check_laws(config: &Checked) -> Result<(), ConfigErrors> {
+    policies(config).map(drop)
+}
+
+/// The policies of the configured law.
+pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigErrors> {
+    let name = config.agent.law.as_str();
+    let refuse = |why: String| config.law_error(name, "", &why);
+    let law: Law = name.parse().map_err(|error: quell_policy::ParseLawError| {
+        config.law_error(name, "", &error.to_string())
+    })?;
+    let table = toml::Value::Table(config.all_law_parameters());
+    let mut params: LawParams =
+        table.try_into().map_err(|e: toml::de::Error| refuse(e.to_string()))?;
+    join_experiments(config, &mut params);
+    build(law, &params).map_err(|error| refuse(error.why))
+}
+
+/// `[agent.experiments]` bounds what the law may do by its own parameters.
+fn join_experiments(config: &Checked, params: &mut LawParams) {
+    let (bound, law) = (&config.agent.experiments, &mut params.quell);
+    law.experiments &= bound.enabled && bound.max_share_frac > 0.0;
+    law.held_share_frac = law.held_share_frac.min(bound.max_share_frac);
+    let longest = millis(bound.max_length).max(1);
+    law.chip_ms = law.chip_ms.min(longest);
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_config::Raw;
+
+    const LEAST: &str = "[[service]]\ncgroup = \"/a\"\np99 = \"3ms\"\n";
+
+    fn check(text: &str) -> Checked {
+        Raw::from_toml("quell.toml", text).check(&known_laws()).unwrap()
+    }
+
+    #[test]
+    fn every_law_is_known_with_all_its_parameters() {
+        let laws = known_laws();
+        for law in Law::ALL {
+            let fields = &laws.0[law.name()].fields;
+            assert_eq!(fields.is_empty(), law == Law::None, "{law}: {fields:?}");
+            let config = check(&format!("[agent]\nlaw = \"{law}\"\n{LEAST}"));
+            assert_eq!(policies(&config).unwrap()[0].name(), law.name());
+        }
+    }
+
+    #[test]
+    fn what_a_law_does_not_accept_is_an_error_at_its_line() {
+        let text = format!("{LEAST}[law.quell]\nshrink_below_slack = 0.9\n");
+        let error = check_laws(&check(&text)).unwrap_err().to_string();
+        assert!(error.contains("quell.toml:4") && error.contains("grow_above_slack"), "{error}");
+    }
+
+    #[test]
+    fn experiments_keep_the_agents_bounds() {
+        let config =
+            check(&format!("[agent.experiments]\nmax_share = 0.005\nmax_length_s = 0.05\n{LEAST}"));
+        let mut params = LawParams::default();
+        join_experiments(&config, &mut params);
+        assert_eq!((params.quell.held_share_frac, params.quell.chip_ms), (0.005, 50));
+        assert!(params.quell.experiments);
+        let off = check(&format!("[agent.experiments]\nenabled = false\n{LEAST}"));
+        join_experiments(&off, &mut params);
+        assert!(!params.quell.experiments);
+    }
+}

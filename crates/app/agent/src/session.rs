@@ -1,0 +1,331 @@
+//! The loop's body, on any platform: sample, decide, write down, act.
+//!
+//! # The safe side
+//! What cannot be written down is not done. At the start each batch group's freezer is journalled
+//! by a write that changes nothing; so when a disk is full later, batch can still be held, and a
+//! restore still knows how to let it go. From then on nothing is decided. Every interval it is
+//! tried whether what failed works again; only then batch is let go, and the law begins anew.
+
+use crate::decisions::DecisionLog;
+use crate::pace::Pace;
+use crate::{laws, options, state};
+use quell_config::{Checked, ConfigErrors};
+use quell_control::{Engine, Entry, Note, Standing};
+use quell_platform::{Platform, PlatformError, Scope, StoreError};
+use quell_types::{
+    Action, CpuBandwidth, Knob, KnobRange, Observation, Proposal, Sample, Setting, Tenant, Verdict,
+    Wish,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use thiserror::Error;
+
+/// What ends deciding.
+#[derive(Debug, Error)]
+pub(crate) enum Trouble {
+    #[error("{0}")]
+    Platform(#[from] PlatformError),
+    #[error("the decision journal cannot be written: {0}")]
+    Journal(#[from] StoreError),
+    #[error("{0}")]
+    Config(#[from] ConfigErrors),
+}
+
+/// One guarded machine.
+pub(crate) struct Session<P> {
+    pub(crate) platform: P,
+    pub(crate) engine: Engine,
+    pub(crate) pace: Pace,
+    config: Checked,
+    log: DecisionLog,
+    /// Knobs that were written.
+    touched: BTreeSet<Knob>,
+    /// Whether an experiment is being played: then the platform must not be kept waiting.
+    pub(crate) playing: bool,
+    /// Refusals that were told already.
+    told: BTreeSet<String>,
+    pub(crate) actions_total: BTreeMap<String, u64>,
+    pub(crate) full_samples: u64,
+    /// How each batch group's brake stood at the start.
+    brakes: Vec<(Knob, Setting)>,
+    /// The action that could not be written down; it is what is tried again.
+    failed: Option<Action>,
+    /// Why batch is held on the safe side; none if all is well.
+    pub(crate) held: Option<String>,
+    say: fn(&str),
+}
+
+impl<P: Platform> Session<P> {
+    /// Begins: journals what the safe side needs, and writes down that it began.
+    ///
+    /// # Errors
+    /// A journal cannot be written, or the law does not accept its parameters.
+    pub(crate) fn begin(
+        mut platform: P,
+        config: &Checked,
+        log: DecisionLog,
+        word: &str,
+        say: fn(&str),
+    ) -> Result<Self, Trouble> {
+        let brakes = reserve(&mut platform)?;
+        let (engine, notes) = engine(&platform, config, word)?;
+        let mut session = Self {
+            pace: pace(config, &engine),
+            platform,
+            engine,
+            config: config.clone(),
+            log,
+            touched: BTreeSet::new(),
+            playing: false,
+            told: BTreeSet::new(),
+            actions_total: BTreeMap::new(),
+            full_samples: 0,
+            brakes,
+            failed: None,
+            held: None,
+            say,
+        };
+        session.write_notes(notes)?;
+        Ok(session)
+    }
+
+    /// One step. Answers with what was seen in a full sample; nothing between them, or on the safe
+    /// side.
+    pub(crate) fn step(&mut self) -> Option<Observation> {
+        let (after, scope) = self.pace.next();
+        let done = match self.held {
+            None => self.try_step(after, scope).map(Some),
+            Some(_) => self.recover().map(|()| None),
+        };
+        self.pace.advance();
+        match done {
+            Ok(observation) => observation.filter(|_| scope == Scope::Full),
+            Err(trouble) => {
+                if self.held.is_none() {
+                    self.hold(&trouble.to_string());
+                }
+                None
+            }
+        }
+    }
+
+    fn try_step(&mut self, after: Duration, scope: Scope) -> Result<Observation, Trouble> {
+        let sample = self.platform.sample(after, scope)?;
+        self.full_samples += u64::from(scope == Scope::Full);
+        self.tell_refusals(&sample);
+        let decision = self.engine.step(&sample);
+        if !decision.entry.is_empty() && self.log.append(&decision.entry)? {
+            self.write_standing(&sample)?;
+        }
+        for action in &decision.actions {
+            self.apply(action)?;
+        }
+        for note in &decision.entry.notes {
+            self.heed(note)?;
+        }
+        self.playing &= sample.experiments.is_empty();
+        self.playing |= decision.actions.iter().any(|a| matches!(a, Action::Play(_)));
+        Ok(decision.observation)
+    }
+
+    fn apply(&mut self, action: &Action) -> Result<(), PlatformError> {
+        let rule = match action {
+            Action::Set { knob, .. } => {
+                self.touched.insert(knob.clone());
+                let standing = self.engine.standing().get(knob);
+                standing.map_or("release".into(), |standing| standing.rule.to_string())
+            }
+            Action::StartTask { .. } => "start-task".into(),
+            Action::StopTask { .. } => "stop-task".into(),
+            Action::Play(_) => "experiment".into(),
+        };
+        if let Err(error) = self.platform.apply(action) {
+            self.failed = Some(action.clone());
+            return Err(error);
+        }
+        *self.actions_total.entry(rule).or_default() += 1;
+        Ok(())
+    }
+
+    /// A knob that was given up is somebody else's now: a restore shall not touch it.
+    fn heed(&mut self, note: &Note) -> Result<(), PlatformError> {
+        match note {
+            Note::GivenUp { knob: text, found } => {
+                (self.say)(&format!("{text} is left to others, who set it to {found}"));
+                let knob = self.platform.setup().knobs.keys().find(|k| k.to_string() == *text);
+                match knob.cloned() {
+                    Some(knob) => self.platform.disown(&knob),
+                    None => Ok(()),
+                }
+            }
+            Note::Reasserted { knob, found } => {
+                (self.say)(&format!("others changed {knob} to {found}; put right"));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says once what the machine refused.
+    fn tell_refusals(&mut self, sample: &Sample) {
+        for outcome in &sample.outcomes {
+            let Some(error) = &outcome.error else { continue };
+            let text = format!("not done: {error}");
+            // A refusal that names ever new things must not fill the memory.
+            if self.told.len() < 1000 && self.told.insert(text.clone()) {
+                (self.say)(&text);
+            }
+            self.playing &= !matches!(outcome.action, Action::Play(_));
+        }
+    }
+
+    /// After a rotation: what stands is written down again, with the time since when it stands.
+    fn write_standing(&mut self, sample: &Sample) -> Result<(), StoreError> {
+        for (knob, standing) in self.engine.standing() {
+            self.log.append(&entry_of(knob, standing, sample)).map(drop)?;
+        }
+        Ok(())
+    }
+
+    fn write_notes(&mut self, notes: Vec<Note>) -> Result<(), StoreError> {
+        let entry = Entry { wall_unix_ms: state::unix_ms(), notes, ..Entry::default() };
+        self.log.append(&entry).map(drop)
+    }
+
+    /// To the safe side: batch held, services free.
+    fn hold(&mut self, why: &str) {
+        let setup = self.platform.setup().clone();
+        let mut failed = Vec::new();
+        for batch in &setup.batch {
+            let Some((knob, to)) = brake(&setup.knobs, &batch.name) else { continue };
+            failed.extend(self.platform.apply(&Action::Set { knob, to }).err());
+        }
+        for service in &setup.services {
+            let knob = Knob::Cpus { tenant: service.name.clone() };
+            if let Some(KnobRange::Cpus { within, .. }) = setup.knobs.get(&knob)
+                && self.touched.contains(&knob)
+            {
+                let to = Setting::Cpus(within.clone());
+                failed.extend(self.platform.apply(&Action::Set { knob, to }).err());
+            }
+        }
+        self.held = Some(why.to_owned());
+        (self.say)(&format!("{why}. Batch is held and services are free until this is repaired"));
+        for error in failed {
+            (self.say)(&format!("on the way to the safe side: {error}"));
+        }
+    }
+
+    /// Back from the safe side, if everything can be written down again.
+    fn recover(&mut self) -> Result<(), Trouble> {
+        self.write_notes(vec![Note::Agent { what: "tries to go on".into() }])?;
+        self.platform.sample(self.pace.next().0, Scope::Full)?;
+        if let Some(action) = &self.failed {
+            self.platform.apply(action)?;
+        }
+        let (engine, notes) = engine(&self.platform, &self.config, "recovered")?;
+        self.write_notes(notes)?;
+        for (knob, to) in self.brakes.clone() {
+            self.platform.apply(&Action::Set { knob, to })?;
+        }
+        self.engine = engine;
+        self.playing = false;
+        self.failed = None;
+        self.held = None;
+        (self.say)("the journals can be written again: going on");
+        Ok(())
+    }
+
+    /// Puts everything back and writes that down.
+    ///
+    /// # Errors
+    /// What could not be put back.
+    pub(crate) fn end(&mut self, word: &str) -> Result<(), PlatformError> {
+        let restored = self.platform.restore();
+        let what = match &restored {
+            Ok(()) => format!("{word}: every knob was put back"),
+            Err(error) => format!("{word}, but: {error}"),
+        };
+        // A full disk is no reason not to stop.
+        let _ = self.write_notes(vec![Note::Agent { what }]);
+        restored
+    }
+}
+
+/// A new engine, and the first words for its journal.
+fn engine<P: Platform>(
+    platform: &P,
+    config: &Checked,
+    word: &str,
+) -> Result<(Engine, Vec<Note>), ConfigErrors> {
+    let policies = laws::policies(config)?;
+    let setup = platform.setup().clone();
+    let what = format!("{word}: law {}, pid {}", config.agent.law, std::process::id());
+    let mut notes = vec![Note::Agent { what }];
+    for policy in &policies {
+        let degraded = policy.degradations(&setup).into_iter();
+        notes.extend(degraded.map(|how| Note::Degraded { policy: policy.name().into(), how }));
+    }
+    Ok((Engine::new(setup, policies, options::engine_params(config)), notes))
+}
+
+fn pace(config: &Checked, engine: &Engine) -> Pace {
+    let agent = &config.agent;
+    Pace::new(agent.interval, agent.fast_interval, engine.shortest_period())
+}
+
+/// Journals each batch group's brake by a write that changes nothing. Answers how they stand.
+fn reserve<P: Platform>(platform: &mut P) -> Result<Vec<(Knob, Setting)>, PlatformError> {
+    let sample = platform.sample(Duration::ZERO, Scope::Full)?;
+    let setup = platform.setup().clone();
+    let mut brakes = Vec::new();
+    for batch in &setup.batch {
+        let Some((knob, _)) = brake(&setup.knobs, &batch.name) else { continue };
+        if let Some(Ok(to)) = sample.knobs.get(&knob) {
+            platform.apply(&Action::Set { knob: knob.clone(), to: to.clone() })?;
+            brakes.push((knob, to.clone()));
+        }
+    }
+    Ok(brakes)
+}
+
+/// How a group is held: frozen, or else with the smallest budget.
+fn brake(knobs: &BTreeMap<Knob, KnobRange>, tenant: &Tenant) -> Option<(Knob, Setting)> {
+    let frozen = Knob::Frozen { tenant: tenant.clone() };
+    if knobs.contains_key(&frozen) {
+        return Some((frozen, Setting::Flag(true)));
+    }
+    let bandwidth = Knob::CpuBandwidth { tenant: tenant.clone() };
+    match knobs.get(&bandwidth)? {
+        KnobRange::Bandwidth { min_quota_us, max_period_us, .. } => {
+            let least = *min_quota_us as f64 / *max_period_us as f64;
+            let period = Duration::from_micros(*max_period_us);
+            Some((bandwidth, Setting::Bandwidth(CpuBandwidth::limited(least, period))))
+        }
+        _ => None,
+    }
+}
+
+/// What stands for one knob as the entry that set it.
+fn entry_of(knob: &Knob, standing: &Standing, sample: &Sample) -> Entry {
+    let age = sample.time.since(standing.since);
+    let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    let proposal = Proposal {
+        policy: standing.policy.clone(),
+        precedence: standing.precedence,
+        wish: Wish::Set { knob: knob.clone(), to: standing.setting.clone() },
+        rule: standing.rule.clone(),
+        inputs: standing.inputs.clone(),
+    };
+    Entry {
+        time: standing.since,
+        wall_unix_ms: sample.wall_unix_ms.saturating_sub(age_ms),
+        proposals: vec![quell_control::Judged { proposal, verdict: Verdict::Accepted }],
+        ..Entry::default()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

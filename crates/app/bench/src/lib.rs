@@ -1,0 +1,41 @@
+//! The main job, measured end to end: `quell demo` and `quell bench guard`.
+//!
+//! A service under open-loop load and batch polluters from the queue share one machine. For each
+//! load the service runs alone and beside the batch under each control law, interleaved; each law
+//! is carried out by a `quell guard` of its own process, as a user would run it.
+//!
+//! * All tails are the generator's sojourn from the scheduled arrival, never the agent's meter.
+//! * Batch is counted by the work it got done, as a share of the same batch alone on the machine.
+//! * CPU utilisation is that of service and batch; the generator's CPU time counts as neither.
+//!
+//! Invariant: every group, process and file that a run makes is gone when it ends, whether it ends
+//! well, with an error or by a signal.
+
+mod batch;
+mod cell;
+mod cost;
+mod crowd;
+mod files;
+mod groups;
+mod guard;
+mod law;
+mod network;
+mod options;
+mod report;
+mod run;
+mod sampler;
+mod service;
+mod show;
+mod sweep;
+mod ui;
+
+pub use batch::{Mix, Polluter};
+pub use law::Contender;
+pub use options::{GuardOptions, Size};
+pub use report::{
+    AgentCost, BatchAlone, Candidate, DEMO_SCHEMA, DemoReport, Machine, NetworkRun, Round, Run,
+    TracePoint, schemas,
+};
+pub use run::guard;
+pub use show::{html_report, network_table, table};
+pub use ui::Interrupt;

@@ -1,0 +1,80 @@
+//! What can be asked for.
+
+use crate::{Contender, Mix};
+use quell_service::ServiceSpec;
+use std::path::PathBuf;
+
+/// How long everything takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Size {
+    /// All of it in so many seconds.
+    Total {
+        /// The budget, start and end included.
+        seconds: f64,
+    },
+    /// So many windows of one second for each cell, spread over the rounds.
+    Windows {
+        /// Windows of a cell, all rounds together.
+        windows: u32,
+        /// Interleaved rounds.
+        rounds: u32,
+    },
+}
+
+/// A comparison of control laws.
+#[derive(Clone, Debug)]
+pub struct GuardOptions {
+    /// The service.
+    pub service: ServiceSpec,
+    /// Loads as shares of the peak.
+    pub loads: Vec<f64>,
+    /// What is compared, in this order.
+    pub laws: Vec<Contender>,
+    /// Batch of each comparison.
+    pub polluters: Vec<Mix>,
+    /// The judged percentile: 95 or 99.
+    pub percentile: f64,
+    /// How long.
+    pub size: Size,
+    /// Whether the part on the network is run.
+    pub network: bool,
+    /// Whether the flash crowd is run.
+    pub crowd: bool,
+    /// Seed of arrivals.
+    pub seed: u64,
+    /// Parameters of laws, as in the configuration: TOML text with `[law.NAME]` tables.
+    pub law_parameters: String,
+    /// Where the JSON is written, anew after each cell.
+    pub json: Option<PathBuf>,
+    /// Where the report is written.
+    pub report: Option<PathBuf>,
+    /// The program that becomes server, agent and polluter: `quell` itself.
+    pub program: PathBuf,
+}
+
+impl GuardOptions {
+    /// Refuses what cannot be run.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let sound = |load: &f64| *load > 0.0 && *load <= 1.5;
+        anyhow::ensure!(
+            !self.loads.is_empty() && self.loads.iter().all(sound),
+            "--loads: give shares of the peak above 0 and up to 1.5, as 0.3,0.6,0.9"
+        );
+        anyhow::ensure!(
+            [50.0, 95.0, 99.0].contains(&self.percentile),
+            "--percentile: give 50, 95 or 99"
+        );
+        anyhow::ensure!(!self.laws.is_empty(), "--laws: give at least one");
+        anyhow::ensure!(!self.polluters.is_empty(), "--polluters: give at least one");
+        match self.size {
+            Size::Total { seconds } => {
+                anyhow::ensure!((10.0..=86_400.0).contains(&seconds), "--seconds: give 10 or more")
+            }
+            Size::Windows { windows, rounds } => anyhow::ensure!(
+                rounds > 0 && windows >= rounds,
+                "give at least one round, and at least one window for each"
+            ),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! `quell guard`: the agent.
+
+use super::files;
+use anyhow::Context;
+use quell_agent::{Agent, AgentError, AgentOptions, Ended, Signals, known_laws};
+use quell_config::{Checked, Flags, Raw};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Guards services while batch uses the rest, until it is stopped; then every knob is put back.
+///
+/// Needs root. SIGTERM and SIGINT stop it, SIGHUP reloads the configuration.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell guard --config /etc/quell.toml
+  quell guard --service name=search,unit=redis.service,p99=3ms --batch cgroup=/batch
+  quell guard --service cgroup=/web,p95=20ms,ports=8080 --batch cgroup=/a --batch cgroup=/b \\
+      --law quell --set agent.interval_s=0.5 --set law.quell.start_trust=0.3
+
+Exit codes: 0 stopped, every knob as before; 1 could not guard; 2 the command line or configuration
+is wrong; 3 stopped, but something could not be put back, or batch had to be held on the safe side.")]
+pub(crate) struct Args {
+    /// Configuration file (`quell config example` prints one); flags win over it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A service: name, one of cgroup, unit, pid, and an objective as p99=3ms. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    service: Vec<String>,
+    /// A batch group: one of cgroup, unit, pid. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    batch: Vec<String>,
+    /// A link: name and capacity as name=eth0,capacity=1Gbit. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    link: Vec<String>,
+    /// Control law: none, os-only, static, thesis, heracles, quell.
+    #[arg(long, value_name = "NAME")]
+    law: Option<String>,
+    /// Any key of `agent` or `law`, as agent.interval_s=0.5. May be repeated.
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+    /// Where journals and the queue are kept [default: the configuration's, /var/lib/quell].
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Stop after so many seconds.
+    #[arg(long = "for", value_name = "SECONDS")]
+    limit_s: Option<f64>,
+    /// Rewrite this file with the present status (JSON) every interval.
+    #[arg(long, value_name = "FILE")]
+    status_json: Option<PathBuf>,
+    /// Measure what the eBPF programs cost, too.
+    #[arg(long)]
+    bpf_stats: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let limit = args.limit_s.map(Duration::try_from_secs_f64).transpose().context("--for")?;
+    let config = args.checked()?;
+    let signals = Signals::of_process().context("installing signal handlers")?;
+    let options = AgentOptions {
+        status_file: args.status_json.as_deref().map(files::absolute).transpose()?,
+        bpf_stats: args.bpf_stats,
+        say,
+    };
+    let what = described(&config);
+    let agent = Agent::open(config, options)?;
+    say(&format!("guarding {what}"));
+    let ended =
+        agent.run(&signals, limit, || args.checked().map_err(|error| format!("{error:#}")))?;
+    say(match ended {
+        Ended::Asked => "stopped as asked; every knob is as it was found",
+        Ended::TimeUp => "the time is over; every knob is as it was found",
+    });
+    Ok(())
+}
+
+/// The exit code of an error of this command; none if it is an ordinary one.
+pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
+    match error.downcast_ref::<AgentError>()? {
+        AgentError::Config(_) => Some(2),
+        AgentError::FailSafe(_) | AgentError::NotRestored(_) => Some(3),
+        _ => None,
+    }
+}
+
+impl Args {
+    /// File and flags, checked; read anew for every reload.
+    fn checked(&self) -> anyhow::Result<Checked> {
+        let mut flags = Flags {
+            services: self.service.clone(),
+            batch: self.batch.clone(),
+            links: self.link.clone(),
+            law: self.law.clone(),
+            set: self.set.clone(),
+        };
+        if let Some(folder) = &self.state_dir {
+            let folder = files::absolute(folder)?;
+            flags.set.push(format!("agent.state_dir={}", folder.display()));
+        }
+        let flags = Raw::from_flags(&flags);
+        let raw = match &self.config {
+            Some(path) => files::read_config(path)?.merged(flags),
+            None => flags,
+        };
+        Ok(raw.check(&known_laws())?)
+    }
+}
+
+fn described(config: &Checked) -> String {
+    let services: Vec<&str> = config.services.iter().map(|s| s.name.as_str()).collect();
+    let batch: Vec<&str> = config.batch.iter().map(|b| b.name.as_str()).collect();
+    let beside = if batch.is_empty() { "no batch".to_owned() } else { batch.join(", ") };
+    format!("{} beside {beside}, law {}", services.join(", "), config.agent.law)
+}
+
+fn say(text: &str) {
+    eprintln!("quell: {text}");
+}

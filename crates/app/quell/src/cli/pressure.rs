@@ -1,0 +1,149 @@
+//! `quell pressure`: one contention kernel at a chosen intensity.
+
+use anyhow::Context as _;
+use quell_pressure::{Idle, Intensity, Options, Plan, Progress, Report, Resource, Stop};
+use quell_topology::Machine;
+use quell_types::CpuSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Time to arm and to report, beyond the pressure itself, before the process is ended by alarm.
+const MARGIN: Duration = Duration::from_secs(60);
+
+/// Presses on one shared resource and reports the work done.
+///
+/// A line of progress appears each interval, a report at the end. Ctrl-C and SIGTERM end it early.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// llc, membw, cpu or network.
+    resource: Resource,
+    /// How hard, 0 to 100.
+    #[arg(long, value_name = "PERCENT", conflicts_with = "ramp")]
+    intensity: Option<Intensity>,
+    /// From one intensity to another, as 0:100.
+    #[arg(long, value_name = "FROM:TO")]
+    ramp: Option<Plan>,
+    /// How long the ramp takes, in seconds; 0.01 if left out.
+    #[arg(long, value_name = "S", requires = "ramp")]
+    ramp_seconds: Option<f64>,
+    /// Binds threads to these CPUs, as 0-3,8; free to move if left out.
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Threads; one for each CPU named, else one.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// For how long.
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    seconds: f64,
+    /// What happens in the idle part of a slice: spin or sleep.
+    #[arg(long, default_value = "spin", value_name = "HOW")]
+    idle: Idle,
+    /// Seconds between two lines of progress.
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    interval: f64,
+    /// A file in which other processes see the work done.
+    #[arg(long, value_name = "FILE")]
+    feed: Option<PathBuf>,
+    /// network: where to send, as 10.0.0.2:5201; a sink on loopback if left out.
+    #[arg(long, value_name = "ADDRESS")]
+    peer: Option<SocketAddr>,
+    /// network: TCP connections.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    flows: usize,
+    /// network: congestion control.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+    /// network: the link's rate in bits per second, for intensities below 100.
+    #[arg(long, value_name = "BITS")]
+    link_bits_per_s: Option<f64>,
+    /// network: send from this namespace, a file as /run/netns/NAME.
+    #[arg(long, value_name = "FILE")]
+    netns: Option<PathBuf>,
+    /// Progress and report as JSON, one line each.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let options = args.options()?;
+    let stop = Stop::new()?;
+    stop.on_signals()?;
+    quell_pressure::bound_process(Duration::from_secs_f64(options.seconds) + MARGIN);
+    let json = args.json;
+    let report =
+        quell_pressure::run(&options, &Machine::new("/").topology(), &stop, &mut |progress| {
+            println!("{}", if json { line(progress) } else { progress_words(progress) });
+        })?;
+    println!("{}", if json { line(&report) } else { report_words(&report) });
+    Ok(())
+}
+
+impl Args {
+    fn options(&self) -> anyhow::Result<Options> {
+        let mut options = Options::new(self.resource);
+        options.plan = match (self.intensity, self.ramp) {
+            (Some(intensity), _) => Plan::Hold(intensity),
+            (None, Some(ramp)) => ramp,
+            (None, None) => options.plan,
+        };
+        if let Some(seconds) = self.ramp_seconds {
+            options.plan = options.plan.over(span("--ramp-seconds", seconds)?);
+        }
+        options.cpus = self.cpus.clone().unwrap_or_default();
+        options.threads = self.threads;
+        options.seconds = span("--seconds", self.seconds)?.as_secs_f64();
+        options.idle = self.idle;
+        options.interval = span("--interval", self.interval)?;
+        options.feed.clone_from(&self.feed);
+        options.network.peer = self.peer;
+        options.network.flows = self.flows;
+        options.network.congestion.clone_from(&self.congestion);
+        options.network.link_bits_per_s = self.link_bits_per_s;
+        options.network.netns.clone_from(&self.netns);
+        Ok(options)
+    }
+}
+
+fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .with_context(|| format!("{option} {seconds}: give a number of seconds"))
+}
+
+fn line(value: &impl serde::Serialize) -> String {
+    // These types have no maps with odd keys, so this cannot fail.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn latency_words(latency_ns: Option<f64>) -> String {
+    latency_ns.map_or_else(String::new, |ns| format!(", {ns:.0} ns an access"))
+}
+
+fn progress_words(progress: &Progress) -> String {
+    format!(
+        "{:7.1} s  {:5.1} %  {:.3e} {}/s{}",
+        progress.t_s,
+        progress.intensity_percent,
+        progress.work_per_s,
+        progress.unit.name(),
+        latency_words(progress.latency_ns)
+    )
+}
+
+fn report_words(report: &Report) -> String {
+    let mut words = format!(
+        "{}: {:.3e} {} in {:.2} s ({:.3e}/s), at work {:.0} % of the time{}",
+        report.kernel,
+        report.work as f64,
+        report.unit.name(),
+        report.seconds,
+        report.work_per_s,
+        report.busy_frac * 100.0,
+        latency_words(report.latency_ns)
+    );
+    for note in &report.notes {
+        words.push_str("\nnote: ");
+        words.push_str(note);
+    }
+    words
+}

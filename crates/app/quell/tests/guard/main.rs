@@ -1,0 +1,8 @@
+//! `quell guard` on this machine: real groups, a real redis, real deaths.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod deaths;
+mod life;
+mod queue;
+mod refusals;
