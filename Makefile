@@ -1,0 +1,96 @@
+# The commands of the README. Each does everything it needs, Debian packages included; they need
+# root or sudo, since Quell controls the machine.
+#
+#   make demo         the main job on an embedded example, in about three minutes
+#   make test         all tests, emulated machines included
+#   make check        format, lints, layers, house rules, documentation, licences
+#   make bench        the full comparison (hours)
+#
+# ARGS is passed on: make demo ARGS="--seconds 20".
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
+BUILT := $(or $(CARGO_TARGET_DIR),target)
+QUELL := $(BUILT)/release/quell
+# Tests run as root, but are built as whoever calls make.
+RUNNER := $(if $(SUDO),--config 'target."cfg(unix)".runner = "$(SUDO)"')
+XTASK := $(CARGO) run --quiet --package xtask --
+
+# What takes long to build is kept here.
+CACHE := .cache
+DENY_VERSION := 0.20.2
+DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+
+.PHONY: help setup setup-run demo test test-lab check fmt lint house doc deny bench clean-cache
+
+help:
+	@sed -n '/^#   make/s/^# *//p' Makefile
+
+# -- what must be there ---------------------------------------------------------------------------
+
+setup-run:
+	@.ci/setup run
+
+setup:
+	@.ci/setup test
+
+$(QUELL): setup-run FORCE
+	$(CARGO) build --release --package quell
+
+FORCE:
+
+# -- the main job ---------------------------------------------------------------------------------
+
+demo: $(QUELL)
+	$(SUDO) $(QUELL) demo --report demo-report $(ARGS)
+
+bench: $(QUELL)
+	$(SUDO) $(QUELL) bench guard $(ARGS)
+
+# -- tests ----------------------------------------------------------------------------------------
+
+test: setup
+	$(CARGO) $(RUNNER) test --workspace $(ARGS)
+	$(MAKE) test-lab
+
+# Emulated machines (QEMU): what this machine cannot show. Needs no root.
+# LAB_TESTS names some of them.
+test-lab: setup
+	lab/test $(CACHE)/lab $(LAB_TESTS)
+
+# -- checks ---------------------------------------------------------------------------------------
+
+check: setup fmt lint house doc deny
+
+fmt:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+
+house:
+	$(XTASK) layers
+	$(XTASK) tidy
+	$(XTASK) bpf
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+# Advisories are left out: their database is not to be had everywhere.
+deny: $(DENY)
+	$(DENY) --log-level error check licenses bans sources
+
+# Built without optimisation, which is faster to build and fast enough to run.
+$(DENY):
+	$(CARGO) install cargo-deny --version $(DENY_VERSION) --locked --debug --quiet \
+		--config profile.dev.debug=false \
+		--root $(CACHE)/tools/cargo-deny-$(DENY_VERSION) --target-dir $(CACHE)/tools/build
+	rm -rf $(CACHE)/tools/build
+
+clean-cache:
+	rm -rf $(CACHE)
