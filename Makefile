@@ -55,7 +55,7 @@ bench: $(QUELL)
 # -- tests ----------------------------------------------------------------------------------------
 
 test: setup
-	$(CARGO) $(RUNNER) test --workspace $(ARGS)
+	$(CARGO) $(RUNNER) test --workspace --no-fail-fast $(ARGS)
 	$(MAKE) test-lab
 
 # Emulated machines (QEMU): what this machine cannot show. Needs no root.

@@ -73,24 +73,27 @@ static __always_inline int fills_a_hole(struct bpf_sock *sk, __u32 end)
 	return tcp && (__s32)(end - tcp->rcv_nxt) > 0;
 }
 
+/*
+ * Bytes are counted by how far the sequence advances, not by packet: the socket may yet drop what
+ * passes here (its buffer is full), and the same bytes then pass again.
+ */
 static __always_inline void payload_in(struct __sk_buff *skb, struct bpf_sock *sk,
 				       struct segment *segment, struct connection *connection,
 				       struct service *service)
 {
 	__u32 end = segment->seq + segment->length;
+	__s32 fresh = connection->seen_in ? (__s32)(end - connection->in_end) : segment->length;
 
 	if (!connection->seen_in)
 		service->connections++;
-	if (connection->seen_in && (__s32)(end - connection->in_end) <= 0) {
-		if (!fills_a_hole(sk, end)) {
-			service->duplicates_in++;
-			return;
-		}
-	} else {
+	if (fresh > 0) {
 		connection->in_end = end;
+		service->bytes_in += fresh;
+	} else if (!fills_a_hole(sk, end)) {
+		service->duplicates_in++;
+		return;
 	}
 	connection->seen_in = 1;
-	service->bytes_in += segment->length;
 	service->segments_in++;
 	if (connection->multiplexed) {
 		service->multiplexed_in++;
@@ -98,7 +101,9 @@ static __always_inline void payload_in(struct __sk_buff *skb, struct bpf_sock *s
 	}
 	connection->last_in_ns = bpf_ktime_get_ns();
 	if (connection->waiting) {
-		check_piece(skb, segment, connection, service);
+		/* The head of a request that comes again is no second request. */
+		if (fresh > 0)
+			check_piece(skb, segment, connection, service);
 		return;
 	}
 	check_request(skb, segment, connection, service);
@@ -127,14 +132,15 @@ static __always_inline void payload_out(struct segment *segment, struct connecti
 					struct service *service)
 {
 	__u32 end = segment->seq + segment->length;
+	__s32 fresh = connection->seen_out ? (__s32)(end - connection->out_end) : segment->length;
 
-	if (connection->seen_out && (__s32)(end - connection->out_end) <= 0) {
+	if (fresh <= 0) {
 		service->duplicates_out++;
 		return;
 	}
 	connection->seen_out = 1;
 	connection->out_end = end;
-	__sync_fetch_and_add(&service->bytes_out, segment->length);
+	__sync_fetch_and_add(&service->bytes_out, fresh);
 	service->segments_out++;
 	if (connection->multiplexed)
 		service->multiplexed_out++;
