@@ -4,6 +4,7 @@ use quell_egress::lab::{LINK, Lab, WireSpec};
 use quell_egress::route::{QdiscInfo, Route};
 use quell_egress::{Netns, Shaper, ShaperSpec, Takeover, Tuning};
 use quell_types::{BytesPerSecond, Tenant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Payload of a full packet over its Ethernet frame.
@@ -13,8 +14,32 @@ pub(crate) fn mbit(megabits: f64) -> BytesPerSecond {
     BytesPerSecond::from_bits(megabits * 1e6)
 }
 
-pub(crate) fn lab() -> Lab {
-    Lab::build(&WireSpec::fast_ethernet()).expect("these tests need root, veth, bridge and TBF")
+/// A link that stays one of 100 Mbit/s where timers are late: a burst of two packets, as real
+/// wires have, is spent after 0.24 ms, and a busy virtual machine loses what comes after it.
+fn patient_wire() -> WireSpec {
+    WireSpec { burst_bytes: 20 * 1514, ..WireSpec::fast_ethernet() }
+}
+
+/// Two namespaces and the link between them. One lab at a time: five would fight for two CPUs.
+pub(crate) fn lab() -> AloneInLab {
+    static TAKEN: Mutex<()> = Mutex::new(());
+    let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = Lab::build(&patient_wire()).expect("these tests need root, veth, bridge and TBF");
+    AloneInLab { lab, _taken: taken }
+}
+
+/// A lab that no other test of this binary disturbs. Fields are dropped in this order.
+pub(crate) struct AloneInLab {
+    lab: Lab,
+    _taken: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for AloneInLab {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.lab
+    }
 }
 
 /// Two batch tenants `a` and `b` on the lab's 100 Mbit/s link.
