@@ -16,6 +16,9 @@
 
 mod error;
 mod file;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod knob;
 mod layout;

@@ -181,6 +181,6 @@ impl CpuUsage {
     }
 }
 
-fn usage_of_stat(text: &str) -> Option<u64> {
+pub(crate) fn usage_of_stat(text: &str) -> Option<u64> {
     parse::field(text, "usage_usec").map(parse::micros)
 }

@@ -110,7 +110,7 @@ fn show_arguments(unit: &str, properties: &[&str]) -> Vec<String> {
 }
 
 /// `KEY=VALUE` lines.
-fn parse_show(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn parse_show(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     pairs.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect()
 }
@@ -169,7 +169,7 @@ impl SystemdUnit {
     }
 }
 
-fn saved_assignments(shown: &BTreeMap<String, String>) -> Vec<String> {
+pub(crate) fn saved_assignments(shown: &BTreeMap<String, String>) -> Vec<String> {
     let get = |key: &str| shown.get(key).map(String::as_str).unwrap_or_default();
     let quota = match timespan_us(get("CPUQuotaPerSecUSec")) {
         Some(us) => format!("{:.2}%", us as f64 / 1e4),
@@ -192,7 +192,7 @@ fn saved_assignments(shown: &BTreeMap<String, String>) -> Vec<String> {
 
 /// A time span as systemd prints it (`1s 500ms`, `1min`, `infinity`) in microseconds; none for
 /// infinity and for what is no time span.
-fn timespan_us(text: &str) -> Option<u64> {
+pub(crate) fn timespan_us(text: &str) -> Option<u64> {
     let unit_us = |unit: &str| {
         Some(match unit {
             "us" => 1.0,

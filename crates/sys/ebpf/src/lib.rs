@@ -29,6 +29,9 @@
 
 mod capability;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod listen;
 mod meter;
 mod objects;

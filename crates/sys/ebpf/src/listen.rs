@@ -104,7 +104,7 @@ fn listeners(path: &Path) -> Result<Vec<(SocketAddr, u64)>, EbpfError> {
     Ok(found)
 }
 
-fn listener(line: &str) -> Option<(SocketAddr, u64)> {
+pub(crate) fn listener(line: &str) -> Option<(SocketAddr, u64)> {
     const LISTEN: &str = "0A";
     let mut fields = line.split_ascii_whitespace();
     let local = fields.nth(1)?;

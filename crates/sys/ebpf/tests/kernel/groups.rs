@@ -34,27 +34,35 @@ fn bounds(histogram: &LogHistogram) -> (u64, u64) {
     })
 }
 
+/// The histogram of slot 5 once it holds so many waits, and what the kernel says right after:
+/// the histogram must not run ahead of what it is compared with.
+fn after_waits(probes: &mut Probes, group: &Cgroup, count: u64) -> (LogHistogram, [u64; 3]) {
+    eventually("some hundred waits", || {
+        let histogram = probes.read_run_queue(5).unwrap();
+        let says = kernel_says(group);
+        assert!(histogram.count() <= says[2], "{} waits counted of {}", histogram.count(), says[2]);
+        if histogram.count() < count {
+            return Err(format!("{} of {}", histogram.count(), says[2]));
+        }
+        Ok((histogram, says))
+    })
+}
+
 fn waits_are_those_of_the_kernel(probes: &mut Probes, group: &Cgroup, tracked: &Cgroup) {
     let idle = Cgroup::below(tracked.0.parent().unwrap(), "idle");
     probes.track_run_queue(tracked.id(), 5).unwrap();
     probes.track_run_queue(idle.id(), 6).unwrap();
     let rivals = rivals(group);
-    let (histogram, ran, waited) = eventually("some hundred waits", || {
-        // The histogram first: it must not run ahead of what it is compared with.
-        let histogram = probes.read_run_queue(5).unwrap();
-        let [ran, waited, runs] = kernel_says(group);
-        assert!(histogram.count() <= runs, "{} waits counted of {runs}", histogram.count());
-        if histogram.count() < 200 {
-            return Err(format!("{} of {runs}", histogram.count()));
-        }
-        Ok((histogram, ran, waited))
-    });
+    // From here on both are up: one may have run alone while the other was still starting.
+    let (first, [ran_first, ..]) = after_waits(probes, group, 20);
+    let (histogram, [ran, waited, _]) = after_waits(probes, group, 220);
     let (low, high) = bounds(&histogram);
     // Waits from before a task joined, and of those that wait now, are not in the histogram.
     assert!(low <= waited, "{low}..{high} against {waited}");
     assert!(high as f64 > 0.7 * waited as f64, "{low}..{high} against {waited}");
     // While one of two runs the other waits.
-    assert!(high as f64 > 0.5 * ran as f64, "{low}..{high} of waiting, {ran} of running");
+    let (more, ran) = (high - bounds(&first).0, ran - ran_first);
+    assert!(more as f64 > 0.5 * ran as f64, "{more} of waiting, {ran} of running");
     assert_eq!(probes.read_run_queue(6).unwrap().count(), 0, "nothing runs there");
     drop(rivals);
     probes.untrack_run_queue(tracked.id()).unwrap();
