@@ -73,6 +73,18 @@ impl Duty {
         self.began = now;
     }
 
+    /// The same for threads that have to work at the same moments: slices begin at multiples of
+    /// their length, the same for all who share a start and a share. Nothing is carried over, so a
+    /// slice overshoots by half a burst on average.
+    pub fn on_the_grid(&self, now: Duration, share: f64) -> Step {
+        let length_s = self.slice(share).as_secs_f64();
+        let into_s = now.as_secs_f64() % length_s;
+        if share >= 1.0 || into_s < share * length_s {
+            return Step::Work;
+        }
+        Step::Idle(Duration::from_secs_f64(length_s - into_s).max(Duration::from_nanos(1)))
+    }
+
     fn slice(&self, share: f64) -> Duration {
         match self.idle {
             Idle::Sleep if share < 1.0 => {
@@ -131,6 +143,29 @@ mod tests {
                         sleeps += 1;
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn on_the_grid_all_work_at_the_same_moments() {
+        let duty = Duty::new(Duration::from_millis(1), Idle::Spin);
+        for (at_us, share, work) in [
+            (0, 0.3, true),
+            (299, 0.3, true),
+            (301, 0.3, false),
+            (7_250, 0.3, true),
+            (7_999, 0.3, false),
+            (7_999, 1.0, true),
+            (8_000, 0.0, false),
+        ] {
+            let step = duty.on_the_grid(Duration::from_micros(at_us), share);
+            assert_eq!(step == Step::Work, work, "{at_us} us, {share}");
+            if let Step::Idle(rest) = step {
+                let end = (Duration::from_micros(at_us) + rest).as_micros();
+                assert!(
+                    (999..=1001).contains(&(end % 1000 + if end % 1000 < 2 { 1000 } else { 0 }))
+                );
             }
         }
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum PressureError {
     /// No kernel has this name.
-    #[error("no resource is called {0:?}: give llc, membw, cpu or network")]
+    #[error("no resource is called {0:?}: give one of {names}", names = names())]
     UnknownResource(String),
     /// An intensity that is no number from 0 to 100.
     #[error("intensity {0:?} is not a number from 0 to 100 (or a ramp like 0:100)")]
@@ -37,6 +37,19 @@ pub enum PressureError {
     /// The kernel does not say how large the last-level cache is.
     #[error("the size of the last-level cache is unknown here: give it with --llc-bytes")]
     UnknownLlc,
+    /// The kernel does not say how large a core's own cache is.
+    #[error(
+        "the size of the level-{level} cache of CPU {cpu} is unknown here: give it with --cache-bytes"
+    )]
+    UnknownCache {
+        /// 1 is nearest to the core.
+        level: u32,
+        /// Whose cache.
+        cpu: u32,
+    },
+    /// Messages from core to core need two.
+    #[error("the interconnect needs two CPUs: name two or more with --cpus")]
+    OneCpu,
     /// No memory for the footprint, even after scaling it down.
     #[error("cannot map {bytes} bytes of memory: {source}")]
     Memory {
@@ -79,6 +92,11 @@ pub enum PressureError {
         /// What it said.
         why: String,
     },
+}
+
+/// The names of all resources.
+fn names() -> String {
+    crate::Resource::ALL.map(crate::Resource::name).join(", ")
 }
 
 impl PressureError {

@@ -30,6 +30,7 @@ mod report;
 mod resource;
 mod sink;
 mod stop;
+mod tlb;
 mod worker;
 
 pub use duty::{Duty, Step};
@@ -37,7 +38,7 @@ pub use error::PressureError;
 pub use hugepages::HugePages;
 pub use intensity::{Intensity, Plan};
 pub use meter::{FeedReader, FeedReading};
-pub use options::{Idle, NetworkOptions, Options};
+pub use options::{Idle, NetworkOptions, Options, PageSize};
 pub use polluter::{Armed, Running, arm, run};
 pub use report::{End, Progress, Report, ThreadReport};
 pub use resource::{Resource, Unit};

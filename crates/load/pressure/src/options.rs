@@ -33,6 +33,32 @@ impl FromStr for Idle {
     }
 }
 
+/// The pages that [`Resource::Tlb`] touches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageSize {
+    /// 4 KiB.
+    #[default]
+    Small,
+    /// 2 MiB: takes 2 MiB of memory for each entry of the TLB.
+    Huge,
+}
+
+impl FromStr for PageSize {
+    type Err = PressureError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "small" => Ok(PageSize::Small),
+            "huge" => Ok(PageSize::Huge),
+            other => Err(PressureError::Option {
+                option: "pages",
+                value: other.chars().take(40).collect(),
+                allowed: "give small or huge",
+            }),
+        }
+    }
+}
+
 /// Where the flows of [`Resource::NetworkBandwidth`] go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkOptions {
@@ -82,6 +108,12 @@ pub struct Options {
     pub interval: Duration,
     /// Size of the last-level cache, if the kernel does not know or is wrong.
     pub llc_bytes: Option<u64>,
+    /// Size of the core's own cache under pressure (first or second level), likewise.
+    pub cache_bytes: Option<u64>,
+    /// Entries of the second-level TLB, likewise.
+    pub tlb_entries: Option<u64>,
+    /// Pages that press on the TLB.
+    pub pages: PageSize,
     /// Memory to stream through, all threads together; none: eight times the last-level cache,
     /// at least 256 MiB.
     pub region_bytes: Option<u64>,
@@ -110,6 +142,9 @@ impl Options {
             idle: Idle::Spin,
             interval: Duration::from_secs(1),
             llc_bytes: None,
+            cache_bytes: None,
+            tlb_entries: None,
+            pages: PageSize::Small,
             region_bytes: None,
             network: NetworkOptions::default(),
             feed: None,
@@ -151,6 +186,18 @@ impl Options {
                 format!("{:?}", self.interval),
                 self.interval >= Duration::from_millis(1),
                 "give a millisecond or more",
+            ),
+            (
+                "cache-bytes",
+                format!("{:?}", self.cache_bytes),
+                self.cache_bytes.is_none_or(|bytes| (4096..=1 << 40).contains(&bytes)),
+                "give 4096 to 1099511627776 (1 TiB)",
+            ),
+            (
+                "tlb-entries",
+                format!("{:?}", self.tlb_entries),
+                self.tlb_entries.is_none_or(|entries| (1..=32_768).contains(&entries)),
+                "give 1 to 32768",
             ),
             (
                 "link-bits-per-s",
@@ -202,6 +249,9 @@ mod tests {
         assert!(refused(|o| o.slice = Duration::ZERO).starts_with("slice"));
         assert!(refused(|o| o.interval = Duration::ZERO).starts_with("interval"));
         assert!(refused(|o| o.network.link_bits_per_s = Some(-3.0)).starts_with("link"));
+        assert!(refused(|o| o.cache_bytes = Some(64)).starts_with("cache-bytes"));
+        assert!(refused(|o| o.tlb_entries = Some(0)).starts_with("tlb-entries"));
+        assert!("doze".parse::<PageSize>().is_err());
         assert!(refused(|o| o.cpus = CpuSet::of(60_000)).contains("60000"));
         assert!("doze".parse::<Idle>().is_err());
     }

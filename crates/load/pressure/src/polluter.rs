@@ -63,7 +63,7 @@ pub fn run(
 /// connected. Pressure starts with [`Armed::start`], within microseconds.
 pub fn arm(options: &Options, topology: &Topology, stop: &Stop) -> Result<Armed, PressureError> {
     options.check(topology)?;
-    let cpus = jobs::seats(options);
+    let cpus = jobs::seats(options, topology)?;
     let jobs = jobs::plan(options, topology, &cpus)?;
     let meter = Meter::new(options.resource, cpus.len(), options.feed.as_deref())?;
     let mut crew = Crew {
@@ -86,7 +86,7 @@ fn orders(options: &Options, stop: &Stop) -> Orders {
         plan: options.plan,
         duty: Duty::new(options.plan.slice(options.slice), options.idle),
         sleeps: options.idle == Idle::Sleep,
-        by_time: options.resource.works_by_time(),
+        scales: options.resource.scales(),
         limit: Duration::from_secs_f64(options.seconds),
         stop: stop.clone(),
         cancelled: AtomicBool::new(false),
@@ -121,7 +121,7 @@ impl Crew {
             let answer = move |result| {
                 let _ = ready.send(result);
             };
-            worker::run(&orders, &meter.slots()[index], cpu, || job.kernel(), answer)
+            worker::run(&orders, &meter.slots()[index], cpu, job, answer)
         };
         let named = std::thread::Builder::new().name(format!("quell-press-{index}"));
         let thread =

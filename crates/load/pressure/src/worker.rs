@@ -2,6 +2,7 @@
 
 use crate::kernel::Kernel;
 use crate::meter::Slot;
+use crate::resource::Scales;
 use crate::{Duty, Plan, PressureError, Step, Stop, affinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::OnceLock;
@@ -19,8 +20,8 @@ pub(crate) struct Orders {
     /// A fresh duty cycle.
     pub(crate) duty: Duty,
     pub(crate) sleeps: bool,
-    /// Whether intensity is a share of time.
-    pub(crate) by_time: bool,
+    /// What intensity scales.
+    pub(crate) scales: Scales,
     /// Every thread ends by itself after this.
     pub(crate) limit: Duration,
     pub(crate) stop: Stop,
@@ -33,6 +34,15 @@ pub(crate) struct Orders {
 impl Orders {
     fn over(&self, now: Duration) -> bool {
         now >= self.limit || self.cancelled.load(Relaxed) || self.stop.requested()
+    }
+
+    /// What to do at `now` with intensity `share` (0..1).
+    fn step(&self, duty: &mut Duty, now: Duration, share: f64) -> Step {
+        match self.scales {
+            Scales::Time => duty.next(now, share),
+            Scales::TogetherInTime => duty.on_the_grid(now, share),
+            Scales::Itself => duty.next(now, f64::from(u8::from(share > 0.0))),
+        }
     }
 
     /// Waits for the start; none if it is over before.
@@ -88,11 +98,7 @@ fn press(
     while !orders.over(now) {
         let intensity = orders.plan.at(now);
         kernel.set_intensity(intensity);
-        let share = match intensity.share() {
-            share if orders.by_time => share,
-            share => f64::from(u8::from(share > 0.0)),
-        };
-        match duty.next(now, share) {
+        match orders.step(&mut duty, now, intensity.share()) {
             Step::Idle(rest) => {
                 idle(orders, start, now + rest.min(LOOK));
                 now = start.elapsed();

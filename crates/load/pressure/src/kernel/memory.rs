@@ -1,6 +1,8 @@
-//! Memory bandwidth: streams through a region much larger than the last-level cache.
+//! Bandwidth of memory and of caches: streams through a region much larger than the last-level cache,
+//! or through a window that one cache holds and the one before it does not (B-2: 2, 7, 7').
 
 use super::latency::Stopwatch;
+use super::random::{below, step};
 use super::triad::{AHEAD, Form, STEP, forms};
 use super::{Kernel, Probe};
 use crate::region::Region;
@@ -19,6 +21,8 @@ const CHAIN: u32 = 8;
 /// The kernel: one thread, one region.
 pub(crate) struct Memory {
     region: Region,
+    /// How much of the region is used, in elements.
+    elements: usize,
     forms: Vec<Form>,
     chosen: usize,
     at: usize,
@@ -28,13 +32,23 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(region: Region) -> Self {
-        let watch = Stopwatch::new();
-        Memory { region, forms: forms(), chosen: 0, at: 0, state: 1, watch }
+        let (watch, elements) = (Stopwatch::new(), region.bytes() / 8);
+        Memory { region, elements, forms: forms(), chosen: 0, at: 0, state: 1, watch }
+    }
+
+    /// Streams through the first `bytes` of the region, to stay in a cache: streaming stores, which
+    /// go past it, are left out.
+    pub(crate) fn in_cache(region: Region, bytes: usize) -> Self {
+        let mut kernel = Memory::new(region);
+        // Both halves have to begin on a whole step, and to hold one and what is read ahead.
+        kernel.elements = kernel.elements.min(bytes / 8 / (2 * STEP) * (2 * STEP)).max(4 * STEP);
+        kernel.forms.retain(|form| !form.name.ends_with("streaming"));
+        kernel
     }
 
     /// The next block, from the begin again at the end.
     fn advance(&mut self, form: Form) -> u64 {
-        let memory = self.region.doubles();
+        let memory = &mut self.region.doubles()[..self.elements];
         let limit = if form.in_place { memory.len() } else { memory.len() / 2 };
         let n = BURST.min((limit - AHEAD) / STEP * STEP);
         if self.at + n + AHEAD > limit {
@@ -70,9 +84,8 @@ impl Memory {
 /// Reads random elements, each chosen only when the one before has arrived.
 fn chase(memory: &[f64], mut state: u64, count: u32) -> u64 {
     for _ in 0..count {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let arrived = memory[(((state >> 32) * memory.len() as u64) >> 32) as usize];
+        state = step(state);
+        let arrived = memory[below(state, memory.len() as u64)];
         // All elements are positive, so this adds nothing, but only the element says so.
         state = state.wrapping_add(arrived.to_bits() >> 63);
     }
@@ -91,12 +104,13 @@ impl Kernel for Memory {
     }
 
     fn probe(&mut self) -> Option<Probe> {
-        let (memory, state) = (&*self.region.doubles(), &mut self.state);
+        let memory = &self.region.doubles()[..self.elements];
+        let state = &mut self.state;
         self.watch.time(CHAIN, || *state = std::hint::black_box(chase(memory, *state, CHAIN)))
     }
 
     fn footprint_bytes(&self) -> u64 {
-        self.region.bytes() as u64
+        (self.elements * 8) as u64
     }
 
     fn notes(&self) -> Vec<String> {
@@ -138,6 +152,24 @@ mod tests {
             .collect();
         assert_eq!(starts[blocks - 1], (blocks - 1) * BURST);
         assert_eq!(starts[blocks], 0, "and from the begin again");
+    }
+
+    #[test]
+    fn a_window_is_never_left() {
+        for bytes in [1024, 96 << 10, 1 << 20] {
+            let mut kernel = Memory::in_cache(Region::map(2 << 20).unwrap(), bytes);
+            kernel.region.doubles()[bytes / 8..].fill(7.0);
+            kernel.prepare();
+            kernel.region.doubles()[bytes / 8..].fill(7.0);
+            for chosen in 0..kernel.forms.len() {
+                kernel.chosen = chosen;
+                assert!(!kernel.forms[chosen].name.contains("streaming"));
+                let work: u64 = (0..100).map(|_| kernel.burst().unwrap()).sum();
+                assert!(work > 0 && work.is_multiple_of(16 * STEP as u64), "{work}");
+            }
+            assert_eq!(kernel.footprint_bytes(), bytes as u64);
+            assert!(kernel.region.doubles()[bytes / 8..].iter().all(|&x| x == 7.0));
+        }
     }
 
     #[test]

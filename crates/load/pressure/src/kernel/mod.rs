@@ -1,18 +1,33 @@
 //! The kernels: what a thread does in a burst.
 
+mod cache_capacity;
+pub(crate) mod float;
+mod instruction_cache;
 mod integer;
+mod interconnect;
 mod latency;
 mod link;
-mod llc;
 mod memory;
 mod network;
+mod power;
+mod prefetcher;
+mod random;
+mod tlb;
 mod triad;
+mod units;
+pub(crate) mod vector;
 
+pub(crate) use cache_capacity::{CacheCapacity, CacheShare};
+pub(crate) use instruction_cache::{Code, InstructionCache};
 pub(crate) use integer::Integer;
+pub(crate) use interconnect::{Interconnect, Ring};
 pub(crate) use link::Link;
-pub(crate) use llc::{Llc, LlcShare};
 pub(crate) use memory::Memory;
-pub(crate) use network::{Flow, connect};
+pub(crate) use network::connect;
+pub(crate) use power::Power;
+pub(crate) use prefetcher::Prefetcher;
+pub(crate) use tlb::{Alias, Pages, SMALL, Tlb, pages_for};
+pub(crate) use units::Units;
 
 use crate::Intensity;
 use std::time::Duration;

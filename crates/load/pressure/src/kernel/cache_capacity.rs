@@ -1,6 +1,8 @@
-//! Capacity of the last-level cache: uniform random accesses over x % of it, as fast as they go.
+//! Capacity of a cache: uniform random accesses over x % of it, as fast as they go (B-2: 6, 6', 9).
+//! The same for the first level, the second and the last: only sizes differ.
 
 use super::latency::Stopwatch;
+use super::random::{below, step, streams};
 use super::{Kernel, Probe};
 use crate::Intensity;
 use crate::region::{LINE, Line, Region};
@@ -20,13 +22,13 @@ const CHAIN: u32 = 16;
 /// The part of one thread in the footprint behind one cache. Each thread has lines of its own:
 /// written by several, they would press on the interconnect instead.
 #[derive(Clone, Debug)]
-pub(crate) struct LlcShare {
+pub(crate) struct CacheShare {
     /// The footprint at 100 %.
     pub(crate) region: Arc<Region>,
     /// Bytes of it that are used at 100 %: the size of the cache.
-    pub(crate) llc_bytes: u64,
-    /// Capacity of the caches before it, which are the thread's own; 0 if unknown.
-    pub(crate) private_bytes: u64,
+    pub(crate) cache_bytes: u64,
+    /// Capacity of the cache before it, which is the thread's own; 0 if none or unknown.
+    pub(crate) nearer_bytes: u64,
     /// Which thread of how many.
     pub(crate) part: (usize, usize),
 }
@@ -34,11 +36,12 @@ pub(crate) struct LlcShare {
 /// The kernel. Each access writes: stores leave the core several times as fast as loads, which fill
 /// its window, and a written line is one that the cache has to keep.
 ///
-/// Random order defeats the prefetchers. What would stay in the private caches never reaches the
-/// last level, so a light sweep over as much memory as those hold takes their place there: what is
-/// in the last-level cache then is the footprint, also where it is exclusive of the private ones.
-pub(crate) struct Llc {
-    share: LlcShare,
+/// Random order defeats the prefetchers. What would stay in the nearer caches never reaches this
+/// one, so a light sweep over as much memory as those hold takes their place there: what is in this
+/// cache then is the footprint, also where it is exclusive of the nearer ones. The first level has
+/// none before it and needs no sweep.
+pub(crate) struct CacheCapacity {
+    share: CacheShare,
     sweep: Option<Region>,
     sweep_at: usize,
     lines: Range<usize>,
@@ -46,7 +49,7 @@ pub(crate) struct Llc {
     watch: Stopwatch,
 }
 
-impl LlcShare {
+impl CacheShare {
     /// This thread's lines of the first `all`.
     fn lines(&self, all: usize) -> Range<usize> {
         let (part, parts) = self.part;
@@ -54,32 +57,21 @@ impl LlcShare {
     }
 }
 
-impl Llc {
-    pub(crate) fn new(share: LlcShare) -> Self {
-        let seed = |i: usize| (share.part.0 * STREAMS + i) as u64;
-        let states = std::array::from_fn(|i| step(seed(i).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-        let sweep = usize::try_from(share.private_bytes).ok().filter(|&bytes| bytes > 0);
+impl CacheCapacity {
+    pub(crate) fn new(share: CacheShare) -> Self {
+        let states = streams(share.part.0);
+        let sweep = usize::try_from(share.nearer_bytes).ok().filter(|&bytes| bytes > 0);
         let sweep = sweep.and_then(|bytes| Region::map(bytes).ok());
-        Llc { share, sweep, sweep_at: 0, lines: 0..0, states, watch: Stopwatch::new() }
+        CacheCapacity { share, sweep, sweep_at: 0, lines: 0..0, states, watch: Stopwatch::new() }
     }
 
     /// One line of the sweep, in order.
     fn sweep_once(&mut self) {
         let Some(region) = &self.sweep else { return };
-        let lines = (self.share.private_bytes as usize / LINE).max(1);
+        let lines = (self.share.nearer_bytes as usize / LINE).max(1);
         self.sweep_at = (self.sweep_at + 1) % lines;
         region.lines()[self.sweep_at].word.store(0, Relaxed);
     }
-}
-
-/// Knuth's linear congruential generator: one multiplication, one addition.
-fn step(state: u64) -> u64 {
-    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
-}
-
-/// A uniform number below `bound` (< 2^32) from a state's upper half.
-fn below(state: u64, bound: u64) -> usize {
-    (((state >> 32) * bound) >> 32) as usize
 }
 
 /// Writes `BURST` random lines.
@@ -107,7 +99,7 @@ fn chase(lines: &[Line], start: u64, count: u32) -> u64 {
     state
 }
 
-impl Kernel for Llc {
+impl Kernel for CacheCapacity {
     fn prepare(&mut self) {
         let all = self.share.region.lines();
         for line in &all[self.share.lines(all.len())] {
@@ -120,7 +112,7 @@ impl Kernel for Llc {
 
     fn set_intensity(&mut self, intensity: Intensity) {
         let most = self.share.region.bytes() as u64;
-        let footprint = intensity.of(self.share.llc_bytes).min(most) as usize;
+        let footprint = intensity.of(self.share.cache_bytes).min(most) as usize;
         self.lines = self.share.lines(footprint / LINE);
     }
 
@@ -153,10 +145,11 @@ impl Kernel for Llc {
 mod tests {
     use super::*;
 
-    fn kernel(mib: u64) -> Llc {
+    fn kernel(mib: u64) -> CacheCapacity {
         let region = Arc::new(Region::map((mib << 20) as usize).unwrap());
-        let share = LlcShare { region, llc_bytes: mib << 20, private_bytes: 1 << 20, part: (0, 1) };
-        let mut kernel = Llc::new(share);
+        let share =
+            CacheShare { region, cache_bytes: mib << 20, nearer_bytes: 1 << 20, part: (0, 1) };
+        let mut kernel = CacheCapacity::new(share);
         kernel.prepare();
         kernel
     }
@@ -195,10 +188,10 @@ mod tests {
     fn threads_part_the_footprint_between_them() {
         let region = Arc::new(Region::map(2 << 20).unwrap());
         for parts in 1..=7 {
-            let share = |part| LlcShare {
+            let share = |part| CacheShare {
                 region: Arc::clone(&region),
-                llc_bytes: 2 << 20,
-                private_bytes: 0,
+                cache_bytes: 2 << 20,
+                nearer_bytes: 0,
                 part: (part, parts),
             };
             let ranges: Vec<_> = (0..parts).map(|part| share(part).lines(1000)).collect();

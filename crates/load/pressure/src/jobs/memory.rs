@@ -1,0 +1,39 @@
+//! Kernels that work in memory.
+
+use super::{Jobs, job};
+use crate::kernel::Memory;
+use crate::region::{Region, available_bytes};
+use crate::{Options, PressureError};
+use quell_types::Topology;
+
+/// Memory to stream through if nothing else is known.
+const LEAST_REGION: u64 = 256 << 20;
+/// The region is so many times the last-level cache: of what is streamed hardly anything is there.
+const REGION_PER_LLC: u64 = 8;
+/// The least region of one thread.
+const LEAST_SHARE: u64 = 4 << 20;
+
+/// A region for each thread, together much larger than the caches.
+pub(super) fn bandwidth(
+    options: &Options,
+    topology: &Topology,
+    cpus: &[Option<u32>],
+) -> Result<Jobs, PressureError> {
+    let llc: u64 =
+        options.llc_bytes.unwrap_or_else(|| topology.llc.iter().map(|l| l.size_bytes).sum());
+    let all = options.region_bytes.unwrap_or_else(|| (llc * REGION_PER_LLC).max(LEAST_REGION));
+    let threads = cpus.len() as u64;
+    let share = (all / threads).max(LEAST_SHARE);
+    let available = available_bytes().map(|bytes| bytes / threads);
+    let mut jobs = Jobs::default();
+    if llc == 0 {
+        jobs.notes.push("the last-level cache is unknown: the region may be too small".to_owned());
+    }
+    for _ in cpus {
+        let (region, note) = Region::map_within(share, available)?;
+        jobs.notes.extend(note);
+        jobs.addresses.push(region.addresses());
+        jobs.jobs.push(job(|| Memory::new(region)));
+    }
+    Ok(jobs)
+}
