@@ -16,6 +16,9 @@ mod decisions;
 mod error;
 mod explain;
 mod fit;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod heart;
 mod laws;
 mod metrics;

@@ -100,7 +100,7 @@ fn prepared_tcp(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))
 }
 
-fn answer(mut stream: impl Read + Write, metrics: &Metrics) -> io::Result<()> {
+pub(crate) fn answer(mut stream: impl Read + Write, metrics: &Metrics) -> io::Result<()> {
     let request = read_head(&mut stream)?;
     let mut words = request.split(' ');
     let (status, body) = match (words.next(), words.next()) {

@@ -50,7 +50,7 @@ fn judge(ranges: &[Range<usize>], smaps: &str, enabled: Option<&str>) -> Option<
 
 /// AnonHugePages of the mappings that overlap the ranges. The kernel may have merged neighbouring
 /// regions into one mapping, so each mapping counts once.
-fn huge_bytes(ranges: &[Range<usize>], smaps: &str) -> u64 {
+pub(crate) fn huge_bytes(ranges: &[Range<usize>], smaps: &str) -> u64 {
     let (mut ours, mut bytes) = (false, 0);
     for line in smaps.lines() {
         if let Some(mapping) = mapping_of(line) {

@@ -17,6 +17,9 @@
 mod affinity;
 mod duty;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hugepages;
 mod intensity;
 mod jobs;

@@ -238,7 +238,7 @@ impl FeedReader {
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<FeedReading, &'static str> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<FeedReading, &'static str> {
     let (words, _) = bytes.as_chunks::<8>();
     let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
     let (header, slots) = words.split_at_checked(WORDS).ok_or("it is too short")?;

@@ -20,6 +20,9 @@ mod clock;
 mod driver;
 mod embedded;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod generator;
 mod netns;
 mod peak;

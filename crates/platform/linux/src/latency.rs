@@ -1,8 +1,8 @@
 //! Latency from where the service itself tells it: a Prometheus endpoint, or samples pushed to a
 //! Unix socket.
 
-mod prometheus;
-mod pushed;
+pub(crate) mod prometheus;
+pub(crate) mod pushed;
 
 pub use prometheus::PrometheusSource;
 pub use pushed::PushedSource;

@@ -13,6 +13,9 @@ mod adopt;
 mod clock;
 mod doctor;
 mod experiment;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hardware;
 mod knobs;
 mod latency;

@@ -23,6 +23,9 @@
 //! Only egress is shaped; what comes in cannot be held back here (T-21).
 
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod lab;
 mod netns;
 mod probe;

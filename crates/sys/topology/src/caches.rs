@@ -58,7 +58,7 @@ fn shared_cpus(tree: &Tree, dir: &str) -> Option<CpuSet> {
 }
 
 /// `1024K` or `32M` in bytes.
-fn parse_size(text: &str) -> Option<u64> {
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -72,7 +72,7 @@ fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// The kernel's CPU mask: 32-bit hexadecimal words with commas between, highest first.
-fn parse_mask(text: &str) -> Option<CpuSet> {
+pub(crate) fn parse_mask(text: &str) -> Option<CpuSet> {
     let mut cpus = CpuSet::new();
     for (word, digits) in text.trim().rsplit(',').enumerate() {
         let bits = u32::from_str_radix(digits, 16).ok()?;

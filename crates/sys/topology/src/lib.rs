@@ -8,6 +8,9 @@
 mod caches;
 mod cpuinfo;
 mod cpus;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hypervisor;
 mod nodes;
 mod process;

@@ -12,7 +12,7 @@ pub(crate) fn total_memory(tree: &Tree) -> Option<u64> {
 }
 
 /// `MemTotal:  123 kB`, with or without `Node N` before it, in bytes.
-fn memory_total(text: &str) -> Option<u64> {
+pub(crate) fn memory_total(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once("MemTotal:")?;
     rest.split_ascii_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -60,17 +60,17 @@ fn gone(pid: u32, why: &Gap) -> Gap {
     Gap::Gone(format!("process {pid}: {why}"))
 }
 
-struct Stat {
-    comm: String,
-    state: char,
-    parent: u32,
-    cpu_ticks: u64,
-    start_ticks: u64,
+pub(crate) struct Stat {
+    pub(crate) comm: String,
+    pub(crate) state: char,
+    pub(crate) parent: u32,
+    pub(crate) cpu_ticks: u64,
+    pub(crate) start_ticks: u64,
 }
 
 /// The name stands in parentheses and may hold any byte, parentheses and spaces included: it ends
 /// at the last `)`.
-fn parse_stat(text: &str) -> Option<Stat> {
+pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.split_once('(')?;
     let (comm, rest) = rest.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -87,7 +87,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 }
 
 /// `HIERARCHY:CONTROLLERS:PATH`; the path may hold colons.
-fn parse_cgroups(text: &str) -> Vec<CgroupMembership> {
+pub(crate) fn parse_cgroups(text: &str) -> Vec<CgroupMembership> {
     let one = |line: &str| {
         let mut parts = line.splitn(3, ':');
         let hierarchy = parts.next()?.parse().ok()?;

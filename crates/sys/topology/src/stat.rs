@@ -59,7 +59,7 @@ pub(crate) fn pressure(tree: &Tree) -> Reading<Pressure> {
 }
 
 /// The total of `some avg10=… total=MICROSECONDS` in nanoseconds.
-fn some_total_ns(text: &str) -> Option<u64> {
+pub(crate) fn some_total_ns(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let total = line.split_ascii_whitespace().find_map(|field| field.strip_prefix("total="))?;
     total.parse::<u64>().ok()?.checked_mul(1000)

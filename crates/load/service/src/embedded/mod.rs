@@ -6,6 +6,8 @@ mod store;
 mod zipf;
 
 pub use search::{Search, SearchParams};
+#[cfg(feature = "fuzzing")]
+pub(crate) use store::parse as store_request;
 pub use store::{Store, StoreParams};
 
 use crate::LoadError;

@@ -142,7 +142,7 @@ impl Service for Store {
     }
 }
 
-fn parse(request: &[u8]) -> Option<(u8, Vec<u64>)> {
+pub(crate) fn parse(request: &[u8]) -> Option<(u8, Vec<u64>)> {
     let (&kind, keys) = request.split_first()?;
     let (keys, rest) = keys.as_chunks::<8>();
     let sound = matches!(kind, READ | UPDATE) && rest.is_empty() && keys.len() <= MAX_KEYS;

@@ -63,7 +63,7 @@ impl LatencySource for PrometheusSource {
 }
 
 /// Sums the histogram's series that carry `labels`.
-fn parse(text: &str, metric: &str, labels: &BTreeMap<String, String>) -> Reading<RequestReading> {
+pub(crate) fn parse(text: &str, metric: &str, labels: &BTreeMap<String, String>) -> Reading<RequestReading> {
     let bucket = format!("{metric}_bucket");
     // Upper bounds in nanoseconds, the infinite one as u64::MAX; counts are cumulative.
     let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();

@@ -47,16 +47,18 @@ impl PushedSource {
             refused_lines: 0,
         })
     }
+}
 
-    fn take(&mut self, datagram: &[u8]) {
-        self.bytes += datagram.len() as u64;
-        for line in String::from_utf8_lossy(datagram).lines().filter(|l| !l.trim().is_empty()) {
-            match line.trim().parse::<f64>() {
-                Ok(us) if us.is_finite() && us >= 0.0 => self.latency.record((us * 1e3) as u64),
-                _ => self.refused_lines += 1,
-            }
+/// Counts the latencies of a datagram; how many of its lines are none.
+pub(crate) fn take(datagram: &[u8], latency: &mut LogHistogram) -> u64 {
+    let mut refused_lines = 0;
+    for line in String::from_utf8_lossy(datagram).lines().filter(|l| !l.trim().is_empty()) {
+        match line.trim().parse::<f64>() {
+            Ok(us) if us.is_finite() && us >= 0.0 => latency.record((us * 1e3) as u64),
+            _ => refused_lines += 1,
         }
     }
+    refused_lines
 }
 
 impl LatencySource for PushedSource {
@@ -64,7 +66,10 @@ impl LatencySource for PushedSource {
         let mut buffer = [0; 65_536];
         for _ in 0..MOST_DATAGRAMS {
             match self.socket.recv(&mut buffer) {
-                Ok(length) => self.take(&buffer[..length]),
+                Ok(length) => {
+                    self.bytes += length as u64;
+                    self.refused_lines += take(&buffer[..length], &mut self.latency);
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(Gap::failed(format!("{}: {error}", self.path.display()))),
             }

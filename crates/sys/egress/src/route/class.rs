@@ -52,6 +52,17 @@ impl HtbClass {
     }
 }
 
+#[cfg(feature = "fuzzing")]
+impl HtbClass {
+    /// The class as the kernel lists it.
+    pub(crate) fn listed(&self) -> Message {
+        Message::new(RTM_NEWTCLASS, 0)
+            .raw(&tc_head(1, Handle::new(1, 2), Handle::new(1, 1)))
+            .attr_text(TCA_KIND, "htb")
+            .nest(TCA_OPTIONS, |message| self.put(message))
+    }
+}
+
 /// A class that is there. The rates are none for other kinds than HTB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassInfo {
