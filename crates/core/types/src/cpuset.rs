@@ -117,7 +117,10 @@ impl FromStr for CpuSet {
     /// are accepted, as the kernel prints them.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || ParseCpuSetError(text.chars().take(80).collect());
-        let number = |s: &str| s.parse::<u32>().ok().filter(|&n| n <= MAX_CPU).ok_or_else(bad);
+        // Digits only: Rust's own reader would take a sign, too.
+        let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+        let read = |s: &str| s.parse::<u32>().ok().filter(|&n| n <= MAX_CPU && digits(s));
+        let number = |s: &str| read(s).ok_or_else(bad);
         let mut cpus = BTreeSet::new();
         for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
             let (low, high) = match part.split_once('-') {
@@ -139,8 +142,8 @@ impl fmt::Display for CpuSet {
         let mut first = true;
         while let Some(low) = cpus.next() {
             let mut high = low;
-            while cpus.next_if_eq(&(high + 1)).is_some() {
-                high += 1;
+            while let Some(next) = cpus.next_if(|&next| next - 1 == high) {
+                high = next;
             }
             if !std::mem::take(&mut first) {
                 f.write_str(",")?;
@@ -198,9 +201,16 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_list() {
-        for text in ["a", "3-1", "-1", "1-", "0,,1", "1,", "99999999", "0x3", "1-2-3"] {
+        for text in ["a", "3-1", "-1", "1-", "0,,1", "1,", "99999999", "0x3", "1-2-3", "+1", "0-+3"]
+        {
             assert!(text.parse::<CpuSet>().is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn numbers_beyond_any_machine_can_be_printed() {
+        let set: CpuSet = [0, u32::MAX - 1, u32::MAX].into_iter().collect();
+        assert_eq!(set.to_string(), "0,4294967294-4294967295");
     }
 
     proptest! {
