@@ -16,8 +16,23 @@ pub const SLOTS: usize = SUB_BUCKETS * OCTAVES;
 
 /// Counts by slot. Counts only grow in a reading; windows are differences of readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "Recorded")]
+#[schemars(!from)]
 pub struct LogHistogram {
     counts: Vec<u64>,
+}
+
+/// A histogram as it stands in a recording, which others may have written: with any number of
+/// slots.
+#[derive(Deserialize)]
+struct Recorded {
+    counts: Vec<u64>,
+}
+
+impl From<Recorded> for LogHistogram {
+    fn from(recorded: Recorded) -> Self {
+        Self::from_counts(&recorded.counts)
+    }
 }
 
 impl LogHistogram {
@@ -32,7 +47,8 @@ impl LogHistogram {
     pub fn from_counts(raw: &[u64]) -> Self {
         let mut counts = raw.iter().take(SLOTS).copied().collect::<Vec<_>>();
         if raw.len() > SLOTS {
-            counts[SLOTS - 1] += raw[SLOTS..].iter().sum::<u64>();
+            let beyond = sum(&raw[SLOTS..]);
+            counts[SLOTS - 1] = counts[SLOTS - 1].saturating_add(beyond);
         }
         let used = counts.iter().rposition(|&c| c > 0).map_or(0, |last| last + 1);
         counts.truncate(used);
@@ -71,13 +87,13 @@ impl LogHistogram {
         if slot >= self.counts.len() {
             self.counts.resize(slot + 1, 0);
         }
-        self.counts[slot] += times;
+        self.counts[slot] = self.counts[slot].saturating_add(times);
     }
 
     /// How many values.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        sum(&self.counts)
     }
 
     /// Counts by slot, trailing zeros left out.
@@ -92,7 +108,7 @@ impl LogHistogram {
             self.counts.resize(other.counts.len(), 0);
         }
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
+            *mine = mine.saturating_add(*theirs);
         }
     }
 
@@ -132,6 +148,11 @@ impl LogHistogram {
     }
 }
 
+/// All together; a source that tells absurd counts gets the largest number.
+fn sum(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +176,26 @@ mod tests {
         old.record_many(100, 50);
         new.record_many(100, 3);
         assert_eq!(new.since(&old).count(), 3);
+    }
+
+    #[test]
+    fn absurd_counts_are_no_overflow() {
+        let mut histogram = LogHistogram::from_counts(&[u64::MAX; SLOTS + 3]);
+        histogram.record(0);
+        histogram.merge(&histogram.clone());
+        assert_eq!(histogram.count(), u64::MAX);
+        assert!(histogram.quantile(1.0).is_some());
+    }
+
+    #[test]
+    fn a_recording_has_no_more_slots_than_there_are() {
+        let text = serde_json::json!({ "counts": vec![1u64; 3 * SLOTS] }).to_string();
+        let histogram: LogHistogram = serde_json::from_str(&text).unwrap();
+        assert_eq!(histogram.counts().len(), SLOTS);
+        assert_eq!(histogram.count(), 3 * SLOTS as u64);
+        assert!(histogram.quantile(1.0).is_some());
+        let again = serde_json::to_string(&histogram).unwrap();
+        assert_eq!(serde_json::from_str::<LogHistogram>(&again).unwrap(), histogram);
     }
 
     proptest! {
