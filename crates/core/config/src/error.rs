@@ -47,9 +47,9 @@ impl ConfigError {
             column: place.column,
             width: place.width,
             text: place.text,
-            key: key.into(),
-            problem: problem.into(),
-            help,
+            key: printable(&key.into()),
+            problem: printable(&problem.into()),
+            help: help.as_deref().map(printable),
         }
     }
 
@@ -64,6 +64,16 @@ impl ConfigError {
         }
         (shown, at - from)
     }
+}
+
+/// Control characters written out: what stands in a text must not steer the terminal on which its
+/// errors are shown.
+fn printable(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    plain
 }
 
 impl fmt::Display for ConfigError {

@@ -82,7 +82,7 @@ pub fn parse_rate(text: &str) -> Result<BytesPerSecond, QuantityError> {
         return Ok(BytesPerSecond(bytes as f64));
     }
     if scaled(bare, BYTES, "rate", help).is_ok() {
-        return Err(wrong(text, "is a size, not a rate", &format!("\"{bare}/s\"")));
+        return Err(wrong(text, "is a size, not a rate", &format!("\"{}/s\"", clip(bare))));
     }
     let bits = scaled(bare.strip_suffix("/s").unwrap_or(bare), BITS, "rate", help)?;
     Ok(BytesPerSecond::from_bits(bits as f64))
@@ -239,6 +239,7 @@ mod tests {
             assert!(parse_rate(text).is_err(), "{text:?}");
         }
         assert_eq!(parse_rate("12MB").unwrap_err().help, "\"12MB/s\"");
+        assert_eq!(parse_rate("12\nMB").unwrap_err().help, "\"12\\nMB/s\"");
     }
 
     #[test]

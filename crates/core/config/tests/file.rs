@@ -4,7 +4,7 @@ mod common;
 
 use common::{LEAST, check, errors, lines};
 use proptest::prelude::*;
-use quell_config::{ForeignChange, LatencySource, Metrics, Raw, Selector};
+use quell_config::{ConfigErrors, ForeignChange, LatencySource, Metrics, Raw, Selector};
 use quell_types::{BytesPerSecond, Link};
 use std::time::Duration;
 
@@ -302,6 +302,14 @@ fn deep_nesting_is_an_error_not_a_crash() {
     for text in ["[".repeat(100_000), format!("a = {}", "[".repeat(100_000)), "a.".repeat(50_000)] {
         assert!(!errors(&text).is_empty());
     }
+}
+
+#[test]
+fn no_control_character_of_a_text_reaches_the_terminal() {
+    let text = "\"\\u001b[31m\" = 1\n[agent]\n\"a\\u0007b\" = 2\n[law.\"x\\u009by\"]\n";
+    let shown = ConfigErrors(errors(text)).to_string();
+    assert!(shown.contains("\\u{1b}[31m"), "{shown}");
+    assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
 }
 
 #[test]
