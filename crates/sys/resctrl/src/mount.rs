@@ -84,25 +84,22 @@ pub fn parse_mounts(mounts: &str) -> Option<Mount> {
     mounts.lines().rev().find_map(mount)
 }
 
-/// Undoes the octal escapes (`\040`) of /proc/mounts.
+/// Undoes the octal escapes (`\040`) of /proc/mounts: each stands for one byte.
 fn unescape(path: &str) -> String {
-    let mut text = String::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((before, after)) = rest.split_once('\\') {
-        text.push_str(before);
-        let code = after.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(code) => {
-                text.push(char::from(code));
-                rest = &after[3..];
-            }
-            None => {
-                text.push('\\');
-                rest = after;
-            }
-        }
+    let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path.as_bytes());
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after.first_chunk().filter(|_| first == b'\\').and_then(octal_byte);
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { &after[3..] } else { after };
     }
-    text + rest
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn octal_byte(digits: &[u8; 3]) -> Option<u8> {
+    let value = digits.iter().try_fold(0u32, |value, digit| {
+        matches!(digit, b'0'..=b'7').then(|| value * 8 + u32::from(digit - b'0'))
+    })?;
+    u8::try_from(value).ok()
 }
 
 /// Finds the mount below `root`, or says why there is none and what to do.
@@ -128,4 +125,23 @@ pub(crate) fn find(root: &Path, cpu: &CpuSupport) -> Result<Mount, String> {
             flags.join(" ")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_single_bytes_and_octal_only() {
+        for (escaped, path) in [
+            (r"/a\040b\134", r"/a b\"),
+            (r"/\303\244", "/ä"),
+            (r"/\+12", r"/\+12"),
+            (r"/\777", r"/\777"),
+            (r"/\04", r"/\04"),
+            (r"/\ä12", r"/\ä12"),
+        ] {
+            assert_eq!(unescape(escaped), path, "{escaped}");
+        }
+    }
 }
