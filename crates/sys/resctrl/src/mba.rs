@@ -98,7 +98,9 @@ impl MbaRules {
     }
 
     fn round_up(&self, value: u64) -> u64 {
-        value.max(self.min).next_multiple_of(self.step.max(1)).min(self.max())
+        let wanted = value.max(self.min);
+        // Steps beyond all numbers come only from a damaged file.
+        wanted.checked_next_multiple_of(self.step.max(1)).unwrap_or(u64::MAX).min(self.max())
     }
 
     fn round_delay(&self, percent: u64) -> u64 {
