@@ -51,7 +51,7 @@ fn judge(ranges: &[Range<usize>], smaps: &str, enabled: Option<&str>) -> Option<
 /// AnonHugePages of the mappings that overlap the ranges. The kernel may have merged neighbouring
 /// regions into one mapping, so each mapping counts once.
 pub(crate) fn huge_bytes(ranges: &[Range<usize>], smaps: &str) -> u64 {
-    let (mut ours, mut bytes) = (false, 0);
+    let (mut ours, mut bytes) = (false, 0u64);
     for line in smaps.lines() {
         if let Some(mapping) = mapping_of(line) {
             ours = ranges.iter().any(|r| r.start < mapping.end && mapping.start < r.end);
@@ -59,7 +59,7 @@ pub(crate) fn huge_bytes(ranges: &[Range<usize>], smaps: &str) -> u64 {
             && ours
         {
             let kib = size.trim().trim_end_matches(" kB").parse::<u64>();
-            bytes += kib.unwrap_or(0) * 1024;
+            bytes = kib.unwrap_or(0).saturating_mul(1024).saturating_add(bytes);
         }
     }
     bytes
@@ -93,6 +93,12 @@ mod tests {
             let pages = judge(&ranges, SMAPS, Some("always [madvise] never")).unwrap();
             assert_eq!(pages.got_bytes, got, "{ranges:x?}");
         }
+    }
+
+    #[test]
+    fn absurd_sizes_are_no_overflow() {
+        let smaps = "0-1000 rw-p\nAnonHugePages: 18446744073709551615 kB\n".repeat(2);
+        assert_eq!(huge_bytes(std::slice::from_ref(&(0..1)), &smaps), u64::MAX);
     }
 
     #[test]

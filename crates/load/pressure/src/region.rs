@@ -125,7 +125,7 @@ pub(crate) fn available_bytes() -> Option<u64> {
 
 pub(crate) fn parse_available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -159,6 +159,7 @@ mod tests {
         let text = "MemTotal:       24000000 kB\nMemAvailable:   23000000 kB\n";
         assert_eq!(parse_available(text), Some(23_000_000 * 1024));
         assert_eq!(parse_available("MemAvailable: many\n"), None);
+        assert_eq!(parse_available("MemAvailable: 18446744073709551615 kB\n"), None);
         assert!(available_bytes().unwrap() > 0);
     }
 }
