@@ -157,8 +157,7 @@ fn chunks_end(input: &[u8], from: usize) -> Result<Option<usize>, ProtocolError>
             return if open > MAX_HEAD { Err(wrong("endless chunk line")) } else { Ok(None) };
         };
         let digits = head.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
-        let digits = std::str::from_utf8(digits).map_err(|_| wrong("bad chunk size"))?;
-        let size = usize::from_str_radix(digits, 16).map_err(|_| wrong("bad chunk size"))?;
+        let size = hexadecimal(digits).ok_or(wrong("bad chunk size"))?;
         if size > MAX_ANSWER || next > MAX_ANSWER {
             return Err(wrong("bad chunk size"));
         }
@@ -171,6 +170,13 @@ fn chunks_end(input: &[u8], from: usize) -> Result<Option<usize>, ProtocolError>
             Some(_) => return Err(wrong("chunk too long")),
         }
     }
+}
+
+/// Digits without a sign, which Rust's own reader would take.
+fn hexadecimal(digits: &[u8]) -> Option<usize> {
+    let plain = digits.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| plain)?;
+    usize::from_str_radix(text, 16).ok()
 }
 
 fn trailer_end(input: &[u8], from: usize) -> Option<usize> {
@@ -246,6 +252,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+1\r\na\r\n0\r\n\r\n",
             &endless,
         ] {
             assert!(driver().answer(input.as_bytes()).is_err(), "{input:.60}");
