@@ -63,14 +63,17 @@ impl LatencySource for PrometheusSource {
 }
 
 /// Sums the histogram's series that carry `labels`.
-pub(crate) fn parse(text: &str, metric: &str, labels: &BTreeMap<String, String>) -> Reading<RequestReading> {
+pub(crate) fn parse(
+    text: &str,
+    metric: &str,
+    labels: &BTreeMap<String, String>,
+) -> Reading<RequestReading> {
     let bucket = format!("{metric}_bucket");
     // Upper bounds in nanoseconds, the infinite one as u64::MAX; counts are cumulative.
     let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();
     for line in text.lines() {
         let Some((name, rest)) = line.split_once('{') else { continue };
-        let Some((inside, value)) = rest.rsplit_once('}') else { continue };
-        let found = pairs(inside);
+        let Some((found, value)) = pairs(rest) else { continue };
         let fits = labels.iter().all(|(k, v)| found.get(k.as_str()).is_some_and(|f| f == v));
         if name != bucket || !fits {
             continue;
@@ -79,7 +82,8 @@ pub(crate) fn parse(text: &str, metric: &str, labels: &BTreeMap<String, String>)
         let bound = found.get("le").and_then(|le| le.parse::<f64>().ok());
         if let (Some(bound), Some(count)) = (bound, count) {
             let ns = if bound.is_finite() { (bound.max(0.0) * 1e9) as u64 } else { u64::MAX };
-            *buckets.entry(ns).or_default() += count.max(0.0) as u64;
+            let sum = buckets.entry(ns).or_default();
+            *sum = sum.saturating_add(count.max(0.0) as u64);
         }
     }
     if buckets.is_empty() {
@@ -94,28 +98,34 @@ pub(crate) fn parse(text: &str, metric: &str, labels: &BTreeMap<String, String>)
     Ok(RequestReading { requests: below, bytes_in: 0, bytes_out: 0, latency_ns: Ok(latency) })
 }
 
-/// `name="value",…` with the escapes of the text format.
-fn pairs(inside: &str) -> BTreeMap<&str, String> {
+/// `name="value",…}` with the escapes of the text format, and what follows the brace: the value,
+/// and maybe a time and an exemplar, which has braces of its own. None if no brace ends it.
+fn pairs(inside: &str) -> Option<(BTreeMap<&str, String>, &str)> {
     let mut found = BTreeMap::new();
     let mut rest = inside;
-    while let Some((name, after)) = rest.split_once("=\"") {
-        let mut value = String::new();
-        let mut chars = after.char_indices();
-        let mut end = after.len();
-        while let Some((at, c)) = chars.next() {
-            match c {
-                '\\' => value.extend(chars.next().map(|(_, c)| if c == 'n' { '\n' } else { c })),
-                '"' => {
-                    end = at + 1;
-                    break;
-                }
-                c => value.push(c),
-            }
+    loop {
+        let end = rest.find(['"', '}'])?;
+        if rest[end..].starts_with('}') {
+            return Some((found, &rest[end + 1..]));
         }
-        found.insert(name.trim_matches([',', ' ']), value);
-        rest = &after[end.min(after.len())..];
+        let (value, after) = quoted(&rest[end + 1..])?;
+        found.insert(rest[..end].trim_matches([',', ' ', '=']), value);
+        rest = after;
     }
-    found
+}
+
+/// A text up to its closing quote, and what follows that.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => value.extend(chars.next().map(|(_, c)| if c == 'n' { '\n' } else { c })),
+            '"' => return Some((value, &text[at + 1..])),
+            c => value.push(c),
+        }
+    }
+    None
 }
 
 /// A bucket's requests lie anywhere between its bounds: they are spread evenly.
@@ -152,6 +162,22 @@ mod tests {
         assert!((1e6..1e7).contains(&p50), "{p50}");
         assert_eq!(parse(TEXT, "d", &label("/b \"x\"")).unwrap().requests, 5);
         assert!(parse(TEXT, "missing", &BTreeMap::new()).is_err());
+    }
+
+    #[test]
+    fn times_exemplars_and_braces_in_labels_do_not_count() {
+        let text = "d_bucket{path=\"/}\",le=\"1\"} 3 1700000000 # {trace_id=\"a}\"} 0.5 7\n\
+                    d_bucket{path=\"/}\",le=\"+Inf\"} 4 # {trace_id=\"b\"} 9\n\
+                    d_bucket{path=\"open,le=\"2\"} 9\n";
+        assert_eq!(parse(text, "d", &BTreeMap::new()).unwrap().requests, 4);
+        let label = BTreeMap::from([("path".to_string(), "/}".to_string())]);
+        assert_eq!(parse(text, "d", &label).unwrap().requests, 4);
+    }
+
+    #[test]
+    fn absurd_counts_are_no_overflow() {
+        let text = "d_bucket{le=\"1\"} 1e30\n".repeat(3) + "d_bucket{le=\"+Inf\"} 1e30\n";
+        assert_eq!(parse(&text, "d", &BTreeMap::new()).unwrap().requests, u64::MAX);
     }
 
     #[test]
