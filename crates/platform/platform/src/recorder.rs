@@ -6,12 +6,62 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One line of a recording.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "record", rename_all = "snake_case")]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Line", into = "Line")]
 pub(crate) enum Record {
     Setup { setup: Box<Setup> },
     Sample { sample: Box<Sample> },
     Action { action: Box<Action> },
+}
+
+/// A record as JSON: its kind, and the one thing of that kind. serde's tagged enums would look the
+/// same, but they are read through a buffer that takes no numbers for keys, and so could not read
+/// back what was written (power by socket, frequency by CPU).
+#[derive(Serialize, Deserialize)]
+struct Line {
+    record: Kind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    setup: Option<Box<Setup>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sample: Option<Box<Sample>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    action: Option<Box<Action>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Setup,
+    Sample,
+    Action,
+}
+
+impl From<Record> for Line {
+    fn from(record: Record) -> Self {
+        let empty = |record| Line { record, setup: None, sample: None, action: None };
+        match record {
+            Record::Setup { setup } => Line { setup: Some(setup), ..empty(Kind::Setup) },
+            Record::Sample { sample } => Line { sample: Some(sample), ..empty(Kind::Sample) },
+            Record::Action { action } => Line { action: Some(action), ..empty(Kind::Action) },
+        }
+    }
+}
+
+impl TryFrom<Line> for Record {
+    type Error = &'static str;
+
+    fn try_from(line: Line) -> Result<Self, Self::Error> {
+        match line {
+            Line { record: Kind::Setup, setup: Some(setup), .. } => Ok(Record::Setup { setup }),
+            Line { record: Kind::Sample, sample: Some(sample), .. } => {
+                Ok(Record::Sample { sample })
+            }
+            Line { record: Kind::Action, action: Some(action), .. } => {
+                Ok(Record::Action { action })
+            }
+            _ => Err("it does not hold what it says it is"),
+        }
+    }
 }
 
 /// A platform whose run is written down, to be gone through again by [`crate::Replay`].
@@ -66,5 +116,35 @@ impl<P: Platform, S: Store> Platform for Recorder<P, S> {
 
     fn disown(&mut self, knob: &Knob) -> Result<(), PlatformError> {
         self.inner.disown(knob)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Table;
+    use quell_types::Watts;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn readings_by_number_come_back() {
+        let mut table = Table::new(Setup::default(), BTreeMap::new());
+        let mut sample = table.sample(Duration::from_secs(1), Scope::Full).unwrap();
+        sample.host.power = Ok(BTreeMap::from([(0, Watts(12.5)), (1, Watts(0.1))]));
+        sample.host.frequency_khz = Ok(BTreeMap::from([(7, 2_400_000)]));
+        let line = serde_json::to_string(&Record::Sample { sample: Box::new(sample.clone()) });
+        let line = line.unwrap();
+        assert!(line.starts_with("{\"record\":\"sample\",\"sample\":{"), "{line}");
+        match serde_json::from_str(&line).unwrap() {
+            Record::Sample { sample: read } => assert_eq!(*read, sample),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_line_must_hold_what_it_says() {
+        for line in ["{\"record\":\"sample\"}", "{\"record\":\"tea\"}", "{}"] {
+            assert!(serde_json::from_str::<Record>(line).is_err(), "{line}");
+        }
     }
 }
