@@ -87,9 +87,10 @@ impl CpuInfo {
     #[must_use]
     pub fn model(&self) -> String {
         let named = ["model name", "cpu model", "cpu", "Processor"];
-        let name = named.iter().find_map(|key| self.any(key)).filter(|name| !name.is_empty());
+        let filled = |key: &str| self.any(key).filter(|name| !name.is_empty());
+        let name = named.iter().find_map(|key| filled(key));
         let arm = || self.arm_model();
-        let board = || self.any("Hardware").map(str::to_owned);
+        let board = || filled("Hardware").map(str::to_owned);
         name.map(str::to_owned).or_else(arm).or_else(board).unwrap_or_else(|| "unknown".into())
     }
 
@@ -121,6 +122,8 @@ mod tests {
             ("processor : 0\nBogoMIPS : 1.0\n\nHardware : BCM2835\n", "BCM2835"),
             ("processor : 0\ncpu : POWER9\n", "POWER9"),
             ("", "unknown"),
+            ("processor : 0\nmodel name :\n\nHardware :\n", "unknown"),
+            ("processor : 0\nmodel name :\ncpu : POWER9\n", "POWER9"),
         ] {
             assert_eq!(CpuInfo::parse(text).model(), model, "{text:?}");
         }
