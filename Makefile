@@ -5,6 +5,7 @@
 #   make test         all tests, emulated machines included
 #   make check        format, lints, layers, house rules, documentation, licences
 #   make bench        the full comparison (hours)
+#   make fuzz         every reader of text or bytes against made-up inputs (SECONDS=30 each)
 #
 # ARGS is passed on: make demo ARGS="--seconds 20".
 
@@ -26,7 +27,7 @@ CACHE := .cache
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help setup setup-run demo test test-lab check fmt lint house doc deny bench clean-cache
+.PHONY: help setup setup-run demo test test-lab fuzz check fmt lint house doc deny bench clean-cache
 
 help:
 	@sed -n '/^#   make/s/^# *//p' Makefile
@@ -62,6 +63,10 @@ test: setup
 # LAB_TESTS names some of them.
 test-lab: setup
 	lab/test $(CACHE)/lab $(LAB_TESTS)
+
+# Coverage-guided, outside the workspace: fuzz/README.md. Needs no root.
+fuzz: setup
+	fuzz/run $(or $(SECONDS),30)
 
 # -- checks ---------------------------------------------------------------------------------------
 
