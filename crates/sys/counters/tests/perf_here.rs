@@ -194,3 +194,29 @@ fn counters_outlive_their_group() {
     drop(group);
     assert_eq!(count(&counters.read(), Event::TaskClock), before);
 }
+
+#[test]
+fn traffic_by_another_event_goes_the_same_way() {
+    let group = Cgroup::new("stand-in");
+    let target = Target::Cgroup { dir: group.0.clone(), cpus: online() };
+    let mut traffic = MemoryTraffic::by(Event::PageFaults, 4096, &target).unwrap();
+    assert_eq!(traffic.descriptors(), online().len());
+    assert_eq!(traffic.read().unwrap().bytes, 0, "nothing ran");
+    group.run(WORK);
+    let first = traffic.read().unwrap().bytes;
+    assert!(first > 50 * 4096 && first.is_multiple_of(4096), "{first}");
+    group.run(WORK);
+    assert!(traffic.read().unwrap().bytes > first);
+}
+
+#[test]
+fn a_machine_counts_misses_or_says_why_not() {
+    let probe = PmuProbe::run(Path::new("/"));
+    match MemoryTraffic::usable() {
+        Ok(check) => assert!(check.agreeing >= 1 && probe.events[&Event::CacheMisses].is_ok()),
+        Err(gap) => assert!(
+            Err(gap.clone()) == probe.events[&Event::CacheMisses] || probe.check.is_err(),
+            "{gap}"
+        ),
+    }
+}

@@ -126,6 +126,12 @@ impl Counters {
         readings
     }
 
+    /// Open files that it holds: one for each event and CPU.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        self.groups.iter().map(|group| group.descriptors.len()).sum()
+    }
+
     fn add(&mut self, events: &[Event], scopes: &[Scope]) {
         let usable: Vec<Event> =
             events.iter().copied().filter(|event| self.is_usable(*event, scopes[0])).collect();

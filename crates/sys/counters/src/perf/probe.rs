@@ -38,6 +38,15 @@ pub fn open_error(event: Event, error: &io::Error) -> Gap {
     }
 }
 
+/// Opens and closes an event on the calling thread.
+///
+/// # Errors
+/// Why it cannot be opened.
+pub(crate) fn can_open(event: Event) -> Reading<()> {
+    let opened = attr::open(event, Scope::Task(0), None);
+    opened.map(drop).map_err(|error| open_error(event, &error))
+}
+
 /// What can be counted on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmuProbe {
@@ -52,19 +61,15 @@ pub struct PmuProbe {
 }
 
 impl PmuProbe {
-    /// Opens and closes each generic event on the calling thread, and counts a short loop (1 ms). PMUs and settings are read
-    /// below `root`.
+    /// Opens and closes each generic event on the calling thread, and counts a short loop (1 ms).
+    /// PMUs and settings are read below `root`.
     #[must_use]
     pub fn run(root: &Path) -> Self {
         let all = Event::HARDWARE.into_iter().chain(Event::SOFTWARE);
-        let open = |event| {
-            let opened = attr::open(event, Scope::Task(0), None);
-            (event, opened.map(drop).map_err(|error| open_error(event, &error)))
-        };
         Self {
             pmus: pmus(&root.join("sys/bus/event_source/devices")),
             paranoid: file::signed(&root.join("proc/sys/kernel/perf_event_paranoid")),
-            events: all.map(open).collect(),
+            events: all.map(|event| (event, can_open(event))).collect(),
             check: CounterCheck::run(),
         }
     }
