@@ -55,6 +55,15 @@ pub(crate) struct Charge {
     pub(crate) mix: Mix,
     /// TOML tables `[law.NAME]` beyond those of the stage.
     pub(crate) parameters: String,
+    /// Whether the time of the agent's eBPF programs is counted: only where nothing is compared.
+    pub(crate) bpf_stats: bool,
+}
+
+impl Charge {
+    /// Without parameters.
+    pub(crate) fn new(law: Contender, mix: Mix) -> Self {
+        Self { law, mix, parameters: String::new(), bpf_stats: false }
+    }
 }
 
 /// What was seen.
@@ -77,7 +86,9 @@ impl Stage<'_> {
         let task = |&p| batch::task(self.program, p, threads, bound_s, self.folder);
         let tasks = charge.mix.parts().iter().map(task).collect();
         let config = self.config(charge, &folder)?;
-        Guard::start(GuardPlan { program: self.program, config, tasks, folder }).map(Some)
+        let bpf_stats = charge.bpf_stats;
+        Guard::start(GuardPlan { program: self.program, config, tasks, folder, bpf_stats })
+            .map(Some)
     }
 
     /// A place for the next agent, and no feeds of the one before.
@@ -155,7 +166,7 @@ impl Stage<'_> {
 
     /// A batch alone on the machine: work per second of each polluter.
     pub(crate) fn batch_alone(&self, mix: Mix, seconds: f64) -> anyhow::Result<Vec<f64>> {
-        let charge = Charge { law: Contender::None, mix, parameters: String::new() };
+        let charge = Charge::new(Contender::None, mix);
         let guard = self.guard(&charge, seconds)?;
         self.wait_for_work(mix, BUSY)?;
         let mut found = self.rates_alone(mix, seconds)?;

@@ -9,7 +9,7 @@ pub(crate) struct ProcessCost {
     /// CPU time of all its threads, system calls included.
     pub(crate) cpu_ns: u64,
     /// Run time of the eBPF programs that it holds; counted only while the kernel's statistics
-    /// are on ([`BpfStats`]).
+    /// are on (`quell guard --bpf-stats`).
     pub(crate) bpf_ns: u64,
     /// Resident memory.
     pub(crate) rss_bytes: u64,
@@ -46,32 +46,6 @@ fn read(path: &Path) -> Option<String> {
 fn number_after(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-/// The kernel's run-time statistics of eBPF programs, on while this lives. They cost a little
-/// themselves, so only the flash crowd, whose cells are not compared, is run with them.
-#[derive(Debug)]
-pub(crate) struct BpfStats {
-    before: Option<String>,
-}
-
-const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
-
-impl BpfStats {
-    /// Turns them on if they are off and the kernel permits.
-    pub(crate) fn on() -> Self {
-        let before = fs::read_to_string(SWITCH).ok().filter(|text| text.trim() == "0");
-        let turned = before.filter(|_| fs::write(SWITCH, "1").is_ok());
-        Self { before: turned }
-    }
-}
-
-impl Drop for BpfStats {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = fs::write(SWITCH, before);
-        }
-    }
 }
 
 #[cfg(test)]

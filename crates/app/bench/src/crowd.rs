@@ -1,7 +1,6 @@
 //! The flash crowd: how long until the SLO holds again under law `quell`.
 
 use crate::cell::{Charge, Stage};
-use crate::cost::BpfStats;
 use crate::report::TracePoint;
 use crate::service::Load;
 use crate::{Contender, Mix};
@@ -41,10 +40,8 @@ pub(crate) fn run(
         window: WindowRule { length_s: WINDOW_S, min_requests: 50 },
         seed,
     };
-    let charge = Charge { law: Contender::Quell, mix: Mix::Mix, parameters: String::new() };
-    let stats = BpfStats::on();
+    let charge = Charge { bpf_stats: true, ..Charge::new(Contender::Quell, Mix::Mix) };
     let seen = stage.cell(&charge, &load, &mut |_| ())?;
-    drop(stats);
     let mut trace = seen.trace(stage.percentile, stage.cpus);
     trace.iter_mut().for_each(|point| point.t_s -= before_s);
     let bpf = seen.cost.filter(|(cost, _)| cost.bpf_ns > 0);

@@ -5,7 +5,6 @@ use crate::files::{Snapshot, snapshot};
 use anyhow::Context as _;
 use quell_cgroup::{Group, Layout, create, remove};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "cpuset", "memory", "freezer"];
@@ -33,12 +32,9 @@ impl Drop for Undo<'_> {
 }
 
 impl Groups {
-    /// Makes them under `/quell-demo-PID`, with a number where one process makes several.
-    pub(crate) fn make() -> anyhow::Result<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let suffix = if number == 0 { String::new() } else { format!("-{number}") };
-        let home = format!("/quell-demo-{}{suffix}", std::process::id());
+    /// Makes them under the group `name`.
+    pub(crate) fn make(name: &str) -> anyhow::Result<Self> {
+        let home = format!("/{name}");
         let layout = Layout::discover("/");
         let undo = Undo(&layout, &home);
         let make = |name: &str| {

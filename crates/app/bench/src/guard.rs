@@ -31,12 +31,15 @@ pub(crate) struct GuardPlan<'a> {
     pub(crate) tasks: Vec<TaskSpec>,
     /// An empty folder for configuration, state and output.
     pub(crate) folder: PathBuf,
+    /// Whether the kernel counts the time of its eBPF programs, which costs a little itself.
+    pub(crate) bpf_stats: bool,
 }
 
 impl Guard {
-    /// Fills the queue, starts the agent, and waits until it says that it is ready.
+    /// Fills the queue, starts the agent, and waits until it says that it is ready. It ends with
+    /// the thread that calls this, if that ends first.
     pub(crate) fn start(plan: GuardPlan<'_>) -> anyhow::Result<Self> {
-        let GuardPlan { program, config, tasks, folder } = plan;
+        let GuardPlan { program, config, tasks, folder, bpf_stats } = plan;
         fs::create_dir_all(folder.join("state"))?;
         fs::write(folder.join("guard.toml"), config)?;
         let queue = Queue::open(&StateDir(folder.join("state")).queue())?;
@@ -52,6 +55,10 @@ impl Guard {
             .arg("guard")
             .arg("--config")
             .arg(folder.join("guard.toml"))
+            // It ends, and puts everything back, also if this process is killed.
+            .arg("--with-parent")
+            .arg(std::process::id().to_string())
+            .args(bpf_stats.then_some("--bpf-stats"))
             .env("NOTIFY_SOCKET", &notify)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

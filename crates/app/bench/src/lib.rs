@@ -9,16 +9,19 @@
 //! * CPU utilisation is that of service and batch; the generator's CPU time counts as neither.
 //!
 //! Invariant: every group, process and file that a run makes is gone when it ends, whether it ends
-//! well, with an error or by a signal.
+//! well, with an error or by a signal; after SIGKILL, when the next one starts, or by
+//! `quell restore` ([`clean_up`]).
 
 mod batch;
 mod cell;
 mod cost;
 mod crowd;
 mod files;
+mod folder;
 mod groups;
 mod guard;
 mod law;
+mod leftovers;
 mod network;
 mod options;
 mod report;
@@ -31,6 +34,7 @@ mod ui;
 
 pub use batch::{Mix, Polluter};
 pub use law::Contender;
+pub use leftovers::{DeadRun, clean_up};
 pub use options::{GuardOptions, Size};
 pub use report::{
     AgentCost, BatchAlone, Candidate, DEMO_SCHEMA, DemoReport, Machine, NetworkRun, Round, Run,

@@ -135,7 +135,8 @@ impl Network {
         let folder = stage.new_folder()?;
         let config = self.config(stage, law, &folder)?;
         let task = self.task(stage, seconds + 60.0)?;
-        let plan = GuardPlan { program: stage.program, config, tasks: vec![task], folder };
+        let (program, tasks) = (stage.program, vec![task]);
+        let plan = GuardPlan { program, config, tasks, folder, bpf_stats: false };
         Guard::start(plan).map(Some)
     }
 

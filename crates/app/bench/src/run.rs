@@ -4,12 +4,13 @@ mod schedule;
 
 use crate::cell::{Charge, Objective, Stage};
 use crate::cost::ProcessCost;
+use crate::folder::RunFolder;
 use crate::groups::Groups;
 use crate::network::Network;
 use crate::report::{AgentCost, BatchAlone, DEMO_SCHEMA, DemoReport, Machine};
 use crate::service::{self, Load};
 use crate::ui::{Interrupt, Ui};
-use crate::{Contender, GuardOptions, Mix, crowd, show, sweep};
+use crate::{Contender, GuardOptions, Mix, crowd, leftovers, show, sweep};
 use anyhow::Context as _;
 use quell_service::{Extent, LoadPlan, Profile, SloReport, WindowRule};
 use quell_types::{CpuSet, Topology};
@@ -28,10 +29,11 @@ pub fn guard(options: &GuardOptions, interrupt: &Interrupt) -> anyhow::Result<De
     let machine = quell_topology::Machine::new("/");
     let topology = machine.topology();
     let schedule = Schedule::plan(options);
-    let folder = tempfile::Builder::new().prefix("quell-demo-").tempdir()?;
+    after_the_dead();
+    let folder = RunFolder::make()?;
     let ui = Ui::start(schedule.total(), interrupt)?;
     let mut report = empty_report(options, &topology);
-    let groups = Groups::make()?;
+    let groups = Groups::make(folder.name())?;
     ui.now(format!("starting {}", options.service.name()));
     let bench = service::start(&options.program, &groups, &options.service)?;
     let stage = Stage {
@@ -59,6 +61,14 @@ pub fn guard(options: &GuardOptions, interrupt: &Interrupt) -> anyhow::Result<De
     match outcome {
         Err(error) if report.runs.is_empty() || !interrupt.requested() => Err(error),
         _ => Ok(report),
+    }
+}
+
+/// Cleans up after runs that were killed; what remains of them does not keep this one from running.
+fn after_the_dead() {
+    for run in leftovers::clean_up() {
+        eprintln!("quell: removed what {} left when it was killed", run.name);
+        run.failed.iter().for_each(|why| eprintln!("quell: but {why}"));
     }
 }
 
@@ -252,7 +262,7 @@ impl Whole<'_> {
             Contender::Static => self.parts.static_table.clone(),
             _ => String::new(),
         };
-        let charge = Charge { law, mix, parameters };
+        let charge = Charge { parameters, ..Charge::new(law, mix) };
         let seen = self.stage.cell(&charge, &load, &mut |_| ())?;
         self.restored();
         let alone: &[f64] = match law {

@@ -34,7 +34,8 @@ pub(crate) fn sweep(
     let mut tried = Vec::new();
     for (rank, params) in candidates.iter().enumerate() {
         stage.ui.now(format!("static: candidate {} of {}: {params}", rank + 1, candidates.len()));
-        let charge = Charge { law: Contender::Static, mix, parameters: law_table(params)? };
+        let charge =
+            Charge { parameters: law_table(params)?, ..Charge::new(Contender::Static, mix) };
         let seen = stage.cell(&charge, load, &mut |_| ())?;
         let round = seen.round(0, stage.objective, stage.percentile, alone, stage.cpus)?;
         tried.push(Candidate {

@@ -51,9 +51,13 @@ pub(crate) struct Args {
     /// Measure what the eBPF programs cost, too.
     #[arg(long)]
     bpf_stats: bool,
+    /// Stop as soon as the parent process, which must be this one, has ended, however it ends.
+    #[arg(long, value_name = "PID")]
+    with_parent: Option<u32>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    args.with_parent.map_or(Ok(()), end_with)?;
     let limit = args.limit_s.map(Duration::try_from_secs_f64).transpose().context("--for")?;
     let config = args.checked()?;
     let signals = Signals::of_process().context("installing signal handlers")?;
@@ -71,6 +75,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Ended::Asked => "stopped as asked; every knob is as it was found",
         Ended::TimeUp => "the time is over; every knob is as it was found",
     });
+    Ok(())
+}
+
+/// Makes the kernel send SIGTERM once the parent has ended.
+fn end_with(parent: u32) -> anyhow::Result<()> {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::TERM)).context("--with-parent")?;
+    // It may have ended before.
+    let is_parent = getppid().map(Pid::as_raw_nonzero).map(i32::from) == i32::try_from(parent).ok();
+    anyhow::ensure!(is_parent, "--with-parent: process {parent} is not, or no longer, the parent");
     Ok(())
 }
 

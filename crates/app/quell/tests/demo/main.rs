@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // in tests a panic is the report
 
+mod killed;
+
 use quell_bench::{Contender, DemoReport};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -18,9 +20,13 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 impl Demo {
     fn start(folder: &Path, args: &[&str]) -> Self {
+        Self::of_laws("alone,none,quell", folder, args)
+    }
+
+    fn of_laws(laws: &str, folder: &Path, args: &[&str]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_quell"))
             .args(["demo", "--service", "store", "--loads", "0.4"])
-            .args(["--laws", "alone,none,quell", "--json"])
+            .args(["--laws", laws, "--json"])
             .arg(folder.join("demo.json"))
             .args(args)
             .stdout(Stdio::null())
@@ -49,6 +55,27 @@ impl Demo {
         let names = hierarchies.map(|entry| entry.unwrap().file_name());
         names.map(|name| self.home(&name.to_string_lossy())).all(|home| !home.exists())
             && !self.home("").exists()
+            && !self.folder().exists()
+    }
+
+    /// Where it keeps what it needs while it runs.
+    fn folder(&self) -> PathBuf {
+        Path::new("/run").join(format!("quell-demo-{}", self.0.id()))
+    }
+
+    /// Waits until batch works in the group of this polluter: an agent, its tasks and the service
+    /// are there then.
+    fn wait_for_batch(&self, polluter: &str) -> String {
+        let procs = self.home("cpu").join(format!("quell-batch-{polluter}/cgroup.procs"));
+        let end = Instant::now() + Duration::from_secs(300);
+        loop {
+            let inside = std::fs::read_to_string(&procs).unwrap_or_default();
+            if !inside.is_empty() {
+                return inside;
+            }
+            assert!(Instant::now() < end, "batch never ran");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -120,13 +147,7 @@ fn ctrl_c_ends_it_at_once_and_leaves_nothing_behind() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(folder.path(), &["--seconds", "60", "--no-network"]);
-    let batch = demo.home("cpu").join("quell-batch-llc/cgroup.procs");
-    let end = Instant::now() + Duration::from_secs(120);
-    // Batch runs: an agent, its tasks and the service are there to be ended.
-    while std::fs::read_to_string(&batch).unwrap_or_default().is_empty() {
-        assert!(Instant::now() < end, "batch never ran");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    demo.wait_for_batch("llc");
     kill_process(Pid::from_child(&demo.0), Signal::INT).unwrap();
     assert_eq!(demo.wait(Duration::from_secs(60)), Some(1));
     assert!(demo.is_gone());
