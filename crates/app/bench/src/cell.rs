@@ -250,6 +250,7 @@ impl Seen {
             service_cpu_frac: rates.service_cpus / cpus as f64,
             batch_cpu_frac: rates.batch_cpus / cpus as f64,
             generator_cpu_frac: run.generator.cpu_frac / cpus as f64,
+            neighbour_slowdown_ratio: None,
         })
     }
 

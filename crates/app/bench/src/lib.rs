@@ -22,6 +22,7 @@ mod groups;
 mod guard;
 mod law;
 mod leftovers;
+mod neighbour;
 mod network;
 mod options;
 mod report;

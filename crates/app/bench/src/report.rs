@@ -8,6 +8,9 @@ use serde_json::Value;
 /// The schema's name and version, first field of the report.
 pub const DEMO_SCHEMA: &str = "quell.demo/1";
 
+/// Ratios of one comparison that differ by more than this factor are marked.
+const UNLIKE: f64 = 2.0;
+
 /// Result of `quell demo` and `quell bench guard`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DemoReport {
@@ -24,6 +27,9 @@ pub struct DemoReport {
     pub slo_percentile: f64,
     /// The highest rate that all CPUs sustain, at least 99 % answered and no growing backlog.
     pub peak_qps: f64,
+    /// Why rounds have no `neighbour_slowdown_ratio`; null if it was measured.
+    #[serde(default)]
+    pub neighbour_unmeasured: Option<String>,
     /// One entry for each load, law and polluter.
     pub runs: Vec<Run>,
     /// Batch alone on the machine: what work is a share of.
@@ -135,6 +141,10 @@ pub struct Round {
     pub batch_cpu_frac: f64,
     /// CPU time of the generator as a share of all CPUs.
     pub generator_cpu_frac: f64,
+    /// Just before it: the access time of a cache reporter on one CPU beside a stream on another,
+    /// as a multiple of that alone. Near 1: the CPUs shared no cache. Null if it was not measured.
+    #[serde(default)]
+    pub neighbour_slowdown_ratio: Option<f64>,
 }
 
 /// A moment of a cell.
@@ -270,7 +280,37 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Least and most `neighbour_slowdown_ratio` of its rounds; none if none was measured.
+    pub(crate) fn neighbour_ratios(&self) -> Option<(f64, f64)> {
+        let measured = self.rounds.iter().filter_map(|round| round.neighbour_slowdown_ratio);
+        measured.fold(None, |range, ratio| match range {
+            None => Some((ratio, ratio)),
+            Some((least, most)) => Some((ratio.min(least), ratio.max(most))),
+        })
+    }
+}
+
 impl DemoReport {
+    /// The cells that are compared with this one: of the same load and batch, and the service alone.
+    fn beside<'a>(&'a self, cell: &'a Run) -> impl Iterator<Item = &'a Run> {
+        let alike = |a: &Run, b: &Run| {
+            a.polluter == b.polluter || a.law == Contender::Alone || b.law == Contender::Alone
+        };
+        self.runs
+            .iter()
+            .filter(move |run| (run.load_frac - cell.load_frac).abs() < 1e-9 && alike(run, cell))
+    }
+
+    /// Least and most ratio in a cell's comparison, if the caches were so unlike in it that its
+    /// cells can hardly be compared.
+    pub(crate) fn unlike_neighbours(&self, cell: &Run) -> Option<(f64, f64)> {
+        let ranges: Vec<_> = self.beside(cell).filter_map(Run::neighbour_ratios).collect();
+        let least = ranges.iter().map(|range| range.0).min_by(f64::total_cmp)?;
+        let most = ranges.iter().map(|range| range.1).max_by(f64::total_cmp)?;
+        (most > UNLIKE * least).then_some((least, most))
+    }
+
     /// The cell of this load, law and polluter, made if it is new.
     pub(crate) fn cell(&mut self, load_frac: f64, law: Contender, polluter: Mix) -> &mut Run {
         let same = |run: &Run| {
@@ -304,6 +344,7 @@ mod tests {
             service_cpu_frac: 0.4,
             batch_cpu_frac: 0.3,
             generator_cpu_frac: 0.1,
+            neighbour_slowdown_ratio: None,
         }
     }
 
@@ -316,5 +357,33 @@ mod tests {
         assert!((run.p95_ms - 1.75).abs() < 1e-9);
         assert!((run.emu_frac - (0.35 + 0.5)).abs() < 1e-9);
         assert!((run.cpu_utilisation_frac - 0.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn caches_that_were_unlike_within_a_comparison_are_found() {
+        let mut report: DemoReport = serde_json::from_value(serde_json::json!({
+            "schema": DEMO_SCHEMA, "machine": Machine::default(), "service": "search",
+            "slo_ms": 1.0, "slo_percentile": 95.0, "peak_qps": 1000.0, "runs": [],
+            "batch_alone": [], "sweep": [], "network": [], "flash_crowd_s": null,
+            "flash_crowd_trace": [], "agent": null, "knobs_restored": true, "knobs_changed": [],
+            "complete": true, "seconds": 1.0
+        }))
+        .unwrap();
+        let cells = [
+            (0.3, Contender::Alone, Mix::Mix, Some(1.1)),
+            (0.3, Contender::None, Mix::Mix, Some(2.1)),
+            (0.3, Contender::Quell, Mix::Mix, Some(1.0)),
+            (0.3, Contender::Quell, Mix::Cpu, Some(1.9)),
+            (0.5, Contender::Quell, Mix::Mix, Some(9.0)),
+            (0.5, Contender::None, Mix::Mix, None),
+        ];
+        for (load_frac, law, mix, neighbour_slowdown_ratio) in cells {
+            let round = Round { neighbour_slowdown_ratio, ..round(1, 1.0, 1.0) };
+            report.cell(load_frac, law, mix).add(round, Vec::new(), 1000.0);
+        }
+        let found = |i: usize| report.unlike_neighbours(&report.runs[i]);
+        // Alone it stands beside both mixes.
+        assert_eq!([0, 1, 2].map(found), [Some((1.0, 2.1)); 3]);
+        assert_eq!([3, 4, 5].map(found), [None; 3]);
     }
 }

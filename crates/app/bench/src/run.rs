@@ -6,8 +6,9 @@ use crate::cell::{Charge, Objective, Stage};
 use crate::cost::ProcessCost;
 use crate::folder::RunFolder;
 use crate::groups::Groups;
+use crate::neighbour::Neighbours;
 use crate::network::Network;
-use crate::report::{AgentCost, BatchAlone, DEMO_SCHEMA, DemoReport, Machine};
+use crate::report::{AgentCost, BatchAlone, DEMO_SCHEMA, DemoReport, Machine, Round};
 use crate::service::{self, Load};
 use crate::ui::{Interrupt, Ui};
 use crate::{Contender, GuardOptions, Mix, crowd, leftovers, show, sweep};
@@ -48,8 +49,9 @@ pub fn guard(options: &GuardOptions, interrupt: &Interrupt) -> anyhow::Result<De
         law_parameters: &options.law_parameters,
         objective: Objective::default(),
     };
-    let mut whole =
-        Whole { options, stage, schedule, report: &mut report, parts: Parts::default() };
+    let neighbours = Neighbours::choose(&topology);
+    let parts = Parts::default();
+    let mut whole = Whole { options, stage, schedule, neighbours, report: &mut report, parts };
     let outcome = whole.all(&topology.online());
     drop(bench);
     report.seconds = ui.elapsed().as_secs_f64();
@@ -88,6 +90,7 @@ fn empty_report(options: &GuardOptions, topology: &Topology) -> DemoReport {
         slo_ms: 0.0,
         slo_percentile: options.percentile,
         peak_qps: 0.0,
+        neighbour_unmeasured: None,
         runs: Vec::new(),
         batch_alone: Vec::new(),
         sweep: Vec::new(),
@@ -123,6 +126,8 @@ struct Whole<'a> {
     options: &'a GuardOptions,
     stage: Stage<'a>,
     schedule: Schedule,
+    /// Two CPUs to look at the caches with, or why there are none.
+    neighbours: Result<Neighbours, String>,
     report: &'a mut DemoReport,
     parts: Parts,
 }
@@ -263,6 +268,7 @@ impl Whole<'_> {
             _ => String::new(),
         };
         let charge = Charge { parameters, ..Charge::new(law, mix) };
+        let neighbour_slowdown_ratio = self.neighbour_slowdown();
         let seen = self.stage.cell(&charge, &load, &mut |_| ())?;
         self.restored();
         let alone: &[f64] = match law {
@@ -271,6 +277,7 @@ impl Whole<'_> {
         };
         let stage = &self.stage;
         let figures = seen.round(round, stage.objective, stage.percentile, alone, stage.cpus)?;
+        let figures = Round { neighbour_slowdown_ratio, ..figures };
         let trace = seen.trace(stage.percentile, stage.cpus);
         let peak_qps = stage.objective.peak_qps;
         let cell = self.report.cell(load_frac, law, mix);
@@ -280,6 +287,18 @@ impl Whole<'_> {
             self.count_cost(seen.cost);
         }
         checkpoint(self.options, self.report)
+    }
+
+    /// The state of the shared caches now; none where it cannot be measured.
+    fn neighbour_slowdown(&mut self) -> Option<f64> {
+        let measured = match &self.neighbours {
+            Ok(neighbours) => neighbours.slowdown_ratio().map_err(|error| format!("{error:#}")),
+            Err(why) => Err(why.clone()),
+        };
+        if let Err(why) = &measured {
+            self.report.neighbour_unmeasured = Some(why.clone());
+        }
+        measured.ok()
     }
 
     fn count_cost(&mut self, cost: Option<(ProcessCost, f64)>) {

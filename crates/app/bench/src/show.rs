@@ -45,6 +45,7 @@ pub fn table(report: &DemoReport) -> Table {
         "CPU %>",
         "EMU>",
         "windows>",
+        "neighbour>",
     ];
     let mut table = Table::new(title, &columns);
     for run in &report.runs {
@@ -61,14 +62,48 @@ pub fn table(report: &DemoReport) -> Table {
             percent(run.cpu_utilisation_frac),
             Cell::number(run.emu_frac, 2),
             Cell::number(run.windows as f64, 0),
+            neighbour(run, report.unlike_neighbours(run).is_some()).into(),
         ]);
     }
     table.notes = notes(report);
     table
 }
 
-fn notes(report: &DemoReport) -> Vec<String> {
+/// What a cell's CPUs felt of each other: one number, or the least and the most of its rounds.
+fn neighbour(run: &Run, marked: bool) -> String {
+    let mark = if marked { "*" } else { "" };
+    match run.neighbour_ratios() {
+        None => String::new(),
+        Some((least, most)) if most < 1.1 * least => format!("{most:.2}{mark}"),
+        Some((least, most)) => format!("{least:.2}-{most:.2}{mark}"),
+    }
+}
+
+fn neighbour_notes(report: &DemoReport) -> Vec<String> {
     let mut notes = Vec::new();
+    if report.runs.iter().any(|run| run.neighbour_ratios().is_some()) {
+        notes.push(
+            "neighbour: access time of 4 MiB on one CPU beside a stream on another, as a multiple \
+             of that alone, just before the cell; near 1 they share no cache"
+                .to_owned(),
+        );
+    }
+    if let Some(why) = &report.neighbour_unmeasured {
+        notes.push(format!("neighbour not measured: {why}"));
+    }
+    let unlike = report.runs.iter().filter_map(|run| report.unlike_neighbours(run));
+    let widest = unlike.max_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+    if let Some((least, most)) = widest {
+        notes.push(format!(
+            "* the caches were not alike in this comparison (neighbour {least:.2} to {most:.2}): its \
+             cells say little about each other"
+        ));
+    }
+    notes
+}
+
+fn notes(report: &DemoReport) -> Vec<String> {
+    let mut notes = neighbour_notes(report);
     if let Some(seconds) = report.flash_crowd_s {
         notes.push(format!(
             "flash crowd, 30 to 90 % of the peak: the SLO holds again after {seconds:.2} s"

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Start and end of an agent, and the drain of a load.
 const OVERHEAD_S: f64 = 1.0;
+/// Looking at the caches before a cell.
+const NEIGHBOUR_S: f64 = 0.4;
 /// Building the service, and the end of everything.
 const FRAME_S: f64 = 4.0;
 /// Probes that a search for the peak takes, usually.
@@ -70,7 +72,7 @@ impl Schedule {
         };
         schedule.after_s = crowd + network + FRAME_S / 2.0;
         if let Some(cell_s) = schedule.cell_s {
-            let cell = cell_s + schedule.mean_settle_s() + OVERHEAD_S;
+            let cell = cell_s + schedule.around_s();
             let cells = cells.len() as f64 * f64::from(schedule.rounds) * cell;
             schedule.budget_s = schedule.before_s(options) + cells + schedule.after_s;
         }
@@ -145,6 +147,11 @@ impl Schedule {
         self.settle_s + (self.adapt_s - self.settle_s) * self.adaptive_share
     }
 
+    /// What a cell takes besides its measured time.
+    fn around_s(&self) -> f64 {
+        self.mean_settle_s() + NEIGHBOUR_S + OVERHEAD_S
+    }
+
     /// How long a law gets before it is measured.
     pub(crate) fn settle(&self, law: Contender) -> f64 {
         if law.adapts() { self.adapt_s } else { self.settle_s }
@@ -161,7 +168,7 @@ impl Schedule {
             return cell_s;
         }
         let left_s = self.budget_s - elapsed.as_secs_f64() - self.after_s;
-        let share = left_s / cells_left.max(1) as f64 - OVERHEAD_S - self.mean_settle_s();
+        let share = left_s / cells_left.max(1) as f64 - self.around_s();
         // Whole windows, as far as they go, and never none.
         let least = if law.adapts() { 1.5 } else { 1.0 };
         if share >= 3.0 { share.floor() } else { share.max(least) }
@@ -170,7 +177,7 @@ impl Schedule {
     /// The expected length of the whole, seen from a cell.
     pub(crate) fn expected(&self, elapsed: Duration, cells_left: usize) -> Duration {
         let cell = match self.cell_s {
-            Some(cell_s) => cell_s + self.mean_settle_s() + OVERHEAD_S,
+            Some(cell_s) => cell_s + self.around_s(),
             None => return self.total(),
         };
         elapsed + Duration::from_secs_f64(cells_left as f64 * cell + self.after_s)
