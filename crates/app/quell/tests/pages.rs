@@ -56,3 +56,49 @@ fn the_doctor_answers_in_words_and_in_json() {
     let table = printed(&["doctor"]);
     assert!(table.contains("cgroup layout") && !table.contains('\x1b'), "{table}");
 }
+
+/// All subcommands that `--help` lists.
+fn subcommands() -> Vec<String> {
+    let help = printed(&["--help"]);
+    let list = help.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    list.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
+}
+
+#[test]
+fn each_subcommand_has_a_manual_page_with_its_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    printed(&["man", "--dir", pages.to_str().unwrap()]);
+    let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();
+    assert!(page("quell.1").starts_with(".ie"), "{}", page("quell.1"));
+    let subcommands = subcommands();
+    assert!(subcommands.contains(&"guard".to_owned()) && subcommands.len() > 10);
+    for name in subcommands.iter().filter(|name| *name != "help") {
+        let text = page(&format!("quell-{name}.1"));
+        assert!(text.contains(".SH SYNOPSIS") && text.contains(".SH OPTIONS"), "{name}: {text}");
+    }
+    let guard = page("quell-guard.1");
+    assert!(guard.contains("state\\-dir") && guard.contains("Examples:"), "{guard}");
+    assert!(page("quell-bench-guard.1").contains("rounds"));
+}
+
+#[test]
+fn shells_can_complete_each_subcommand() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = printed(&["completions", shell]);
+        for name in subcommands() {
+            assert!(script.contains(&name), "{shell}: {name}");
+        }
+        assert!(script.contains("state-dir"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("quell.bash");
+    fs::write(&script, printed(&["completions", "bash"])).unwrap();
+    let ask = format!(
+        "source {}; COMP_WORDS=(quell expl); COMP_CWORD=1; _quell quell expl quell; \
+         echo ${{COMPREPLY[@]}}",
+        script.display()
+    );
+    let answer = Command::new("bash").args(["-c", &ask]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "explain");
+}

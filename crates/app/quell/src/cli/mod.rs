@@ -9,6 +9,7 @@ mod explain;
 mod files;
 mod guard;
 mod load;
+mod man;
 mod moment;
 mod pressure;
 mod restore;
@@ -49,6 +50,10 @@ enum Command {
     Demo(demo::Args),
     /// Measure what is promised.
     Bench(bench::Args),
+    /// Write manual pages.
+    Man(man::Man),
+    /// Print completions for a shell.
+    Completions(man::Completions),
 }
 
 /// Does what the command line says; errors go to standard error with all their causes.
@@ -65,6 +70,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Pressure(args) => pressure::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Man(args) => man::write_pages(args),
+        Command::Completions(args) => man::print_completions(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
