@@ -2,7 +2,7 @@
 //! compiler for them, and yet nobody has to trust a binary.
 
 use crate::Findings;
-use crate::workspace;
+use crate::workspace::{self, Scratch};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,16 +11,16 @@ const SOURCES: &str = "crates/sys/ebpf/bpf";
 
 pub(crate) fn run(root: &Path) -> Result<Findings> {
     let kept = root.join(SOURCES);
-    let fresh = Scratch::new()?;
+    let fresh = Scratch::new("bpf")?;
     let output = Command::new(kept.join("build.sh"))
-        .arg(&fresh.0)
+        .arg(fresh.path())
         .output()
         .with_context(|| format!("cannot run {SOURCES}/build.sh"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("{SOURCES}/build.sh failed (it needs clang-14 and llvm-14: make setup): {said}");
     }
-    compare(&kept, &fresh.0)
+    compare(&kept, fresh.path())
 }
 
 fn compare(kept: &Path, fresh: &Path) -> Result<Findings> {
@@ -52,33 +52,14 @@ fn objects(folder: &Path) -> Result<Vec<String>> {
     Ok(files.into_iter().filter_map(name).collect())
 }
 
-/// A folder that is gone when this is.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("quell-xtask-bpf-{}", std::process::id()));
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A folder that stays behind in /tmp harms nobody; the next run makes its own.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_differs_is_new_or_has_no_source_is_found() {
-        let scratch = Scratch::new().unwrap();
-        let (kept, fresh) = (scratch.0.join("kept"), scratch.0.join("fresh"));
+        let scratch = Scratch::new("bpf-test").unwrap();
+        let (kept, fresh) = (scratch.path().join("kept"), scratch.path().join("fresh"));
         for (folder, files) in [
             (&kept, [("a.bpf.o", "1"), ("b.bpf.o", "2"), ("c.bpf.o", "3")]),
             (&fresh, [("a.bpf.o", "1"), ("b.bpf.o", "X"), ("d.bpf.o", "4")]),

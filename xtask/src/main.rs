@@ -5,6 +5,7 @@
 
 mod bpf;
 mod layers;
+mod pages;
 mod tidy;
 mod workspace;
 
@@ -20,6 +21,11 @@ type Task = (&'static str, &'static str, fn(&Path) -> Result<Findings>);
 const TASKS: &[Task] = &[
     ("layers", "only the edges between crates that the design allows", layers::run),
     ("tidy", "length of files, module documentation, words that promise work", tidy::run),
+    (
+        "schemas",
+        "write docs/schemas and docs/config.md anew; with --check: are they what quell prints",
+        pages::run,
+    ),
     ("bpf", "the checked-in eBPF objects are what their sources give", bpf::run),
 ];
 

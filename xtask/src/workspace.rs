@@ -60,3 +60,27 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 pub(crate) fn relative<'a>(root: &Path, path: &'a Path) -> std::borrow::Cow<'a, str> {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy()
 }
+
+/// A folder that is gone when this is.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes one for a task.
+    pub(crate) fn new(task: &str) -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("quell-xtask-{task}-{}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A folder that stays behind in /tmp harms nobody; the next run makes its own.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
