@@ -50,6 +50,45 @@ pub enum PressureError {
     /// Messages from core to core need two.
     #[error("the interconnect needs two CPUs: name two or more with --cpus")]
     OneCpu,
+    /// The kernel does not say how much memory there is.
+    #[error("how much memory is free is unknown here: give what 100 % are with --region-bytes")]
+    UnknownMemory,
+    /// Even the reserve is not free.
+    #[error(
+        "no {what} to take: {} MiB are free, and {} MiB stay in reserve",
+        free_bytes >> 20,
+        reserve_bytes >> 20
+    )]
+    NoRoom {
+        /// Memory or storage.
+        what: &'static str,
+        /// What is free.
+        free_bytes: u64,
+        /// What has to stay free.
+        reserve_bytes: u64,
+    },
+    /// A core without a second hardware thread.
+    #[error(
+        "CPU {cpu} has no SMT sibling here: one hardware thread a core, nothing to share it with"
+    )]
+    NoSibling {
+        /// Which one.
+        cpu: u32,
+    },
+    /// Pressure that hurts strangers, without consent.
+    #[error(
+        "bus locks stop the memory accesses of the whole socket, of other tenants of the host too: \
+         if that is meant, say --i-know-this-hurts-everyone"
+    )]
+    BusLockConsent,
+    /// What this machine does not have.
+    #[error("no {resource} here: {why}")]
+    Absent {
+        /// What was asked for.
+        resource: crate::Resource,
+        /// Why not.
+        why: &'static str,
+    },
     /// No memory for the footprint, even after scaling it down.
     #[error("cannot map {bytes} bytes of memory: {source}")]
     Memory {

@@ -5,10 +5,14 @@
 //!
 //! | resource | intensity x means | work is counted in |
 //! |---|---|---|
-//! | [`Resource::LlcCapacity`] | uniform random accesses at full rate over x % of the last-level cache | accesses |
-//! | [`Resource::MemoryBandwidth`] | streaming through memory during x % of the time | bytes |
-//! | [`Resource::Integer`] | register-only integer operations during x % of the time | operations |
+//! | capacity of memory and storage | x % of what is free less a reserve is occupied | accesses, bytes |
+//! | capacity of caches and TLB | random accesses at full rate over x % of it | accesses |
+//! | bandwidth of memory, caches and storage | streaming during x % of the time | bytes |
+//! | units of a core, prefetcher, power, SMT sibling, page faults, bus locks | work during x % of the time | operations, accesses, faults |
+//! | [`Resource::Interconnect`] | messages during x % of the time, the same for all | messages |
 //! | [`Resource::NetworkBandwidth`] | several TCP flows at x % of the link, no limit at 100 | bytes acknowledged by the peer |
+//!
+//! [`Resource::words`] has a line on each.
 //!
 //! [`arm`] maps and touches everything; [`Armed::start`] releases it; [`Running::finish`] gives the
 //! [`Report`]. [`run`] does all three for a command line. Every load is bounded: each thread knows
@@ -31,6 +35,7 @@ mod polluter;
 mod region;
 mod report;
 mod resource;
+mod room;
 mod sink;
 mod stop;
 mod tlb;
@@ -41,7 +46,7 @@ pub use error::PressureError;
 pub use hugepages::HugePages;
 pub use intensity::{Intensity, Plan};
 pub use meter::{FeedReader, FeedReading};
-pub use options::{Idle, NetworkOptions, Options, PageSize};
+pub use options::{Idle, NetworkOptions, Options, PageSize, StorageOptions};
 pub use polluter::{Armed, Running, arm, run};
 pub use report::{End, Progress, Report, ThreadReport};
 pub use resource::{Resource, Unit};

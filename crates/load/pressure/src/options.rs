@@ -87,6 +87,16 @@ impl Default for NetworkOptions {
     }
 }
 
+/// Where the files of the storage kernels lie, and how large they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StorageOptions {
+    /// On the disk under pressure; none: the folder for temporary files.
+    pub folder: Option<PathBuf>,
+    /// Bytes at 100 %, all threads together. None: for capacity all that is free, less the reserve;
+    /// for bandwidth 256 MiB.
+    pub bytes: Option<u64>,
+}
+
 /// One application of pressure. `seconds` bounds it in any case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -115,8 +125,13 @@ pub struct Options {
     /// Pages that press on the TLB.
     pub pages: PageSize,
     /// Memory to stream through, all threads together; none: eight times the last-level cache,
-    /// at least 256 MiB.
+    /// at least 256 MiB. For [`Resource::MemoryCapacity`] what 100 % are; none: all that is
+    /// available, less the reserve.
     pub region_bytes: Option<u64>,
+    /// Files.
+    pub storage: StorageOptions,
+    /// Whoever asks knows that [`Resource::BusLock`] hurts all tenants of the socket.
+    pub hurts_everyone: bool,
     /// Flows.
     pub network: NetworkOptions,
     /// A file in which other processes see the work done ([`crate::FeedReader`]), best on tmpfs.
@@ -125,6 +140,8 @@ pub struct Options {
 
 /// Most threads or flows.
 const MOST_THREADS: usize = 1024;
+/// Longest run of bus locks.
+const MOST_BUS_LOCK_SECONDS: f64 = 5.0;
 /// Longest run: 30 days.
 const MOST_SECONDS: f64 = 30.0 * 86_400.0;
 
@@ -146,6 +163,8 @@ impl Options {
             tlb_entries: None,
             pages: PageSize::Small,
             region_bytes: None,
+            storage: StorageOptions::default(),
+            hurts_everyone: false,
             network: NetworkOptions::default(),
             feed: None,
         }
@@ -211,7 +230,24 @@ impl Options {
                 return Err(PressureError::Option { option, value, allowed });
             }
         }
+        self.check_consent()?;
         self.check_cpus(topology)
+    }
+
+    /// Bus locks need consent, and are bounded even then.
+    fn check_consent(&self) -> Result<(), PressureError> {
+        if self.resource != Resource::BusLock {
+            return Ok(());
+        }
+        if !self.hurts_everyone {
+            return Err(PressureError::BusLockConsent);
+        }
+        if self.seconds > MOST_BUS_LOCK_SECONDS {
+            let (option, value) = ("seconds", self.seconds.to_string());
+            let allowed = "bus locks are for 5 s at most";
+            return Err(PressureError::Option { option, value, allowed });
+        }
+        Ok(())
     }
 
     fn check_cpus(&self, topology: &Topology) -> Result<(), PressureError> {
@@ -252,6 +288,14 @@ mod tests {
         assert!(refused(|o| o.cache_bytes = Some(64)).starts_with("cache-bytes"));
         assert!(refused(|o| o.tlb_entries = Some(0)).starts_with("tlb-entries"));
         assert!("doze".parse::<PageSize>().is_err());
+        let hurts = "--i-know-this-hurts-everyone";
+        assert!(refused(|o| o.resource = Resource::BusLock).contains(hurts));
+        assert!(
+            refused(|o| {
+                (o.resource, o.hurts_everyone, o.seconds) = (Resource::BusLock, true, 5.1);
+            })
+            .contains("5 s at most")
+        );
         assert!(refused(|o| o.cpus = CpuSet::of(60_000)).contains("60000"));
         assert!("doze".parse::<Idle>().is_err());
     }

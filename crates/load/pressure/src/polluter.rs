@@ -5,8 +5,8 @@ use crate::meter::{Counts, Meter};
 use crate::report::{SCHEMA, course};
 use crate::worker::{self, Orders};
 use crate::{
-    Duty, End, HugePages, Idle, Options, PressureError, Progress, Report, Sink, Stop, ThreadReport,
-    hugepages,
+    Duty, End, HugePages, Idle, Options, PressureError, Progress, Report, Resource, Sink, Stop,
+    ThreadReport, hugepages,
 };
 use quell_types::Topology;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -64,7 +64,7 @@ pub fn run(
 pub fn arm(options: &Options, topology: &Topology, stop: &Stop) -> Result<Armed, PressureError> {
     options.check(topology)?;
     let cpus = jobs::seats(options, topology)?;
-    let jobs = jobs::plan(options, topology, &cpus)?;
+    let jobs = jobs::plan(options, topology, &cpus, stop)?;
     let meter = Meter::new(options.resource, cpus.len(), options.feed.as_deref())?;
     let mut crew = Crew {
         options: options.clone(),
@@ -81,10 +81,17 @@ pub fn arm(options: &Options, topology: &Topology, stop: &Stop) -> Result<Armed,
     Ok(Armed { crew })
 }
 
+/// One access to storage takes as long as many a slice: with longer ones a share of time is kept.
+const STORAGE_SLICE: Duration = Duration::from_millis(20);
+
 fn orders(options: &Options, stop: &Stop) -> Orders {
+    let slice = match options.resource {
+        Resource::StorageBandwidth => options.slice.max(STORAGE_SLICE),
+        _ => options.slice,
+    };
     Orders {
         plan: options.plan,
-        duty: Duty::new(options.plan.slice(options.slice), options.idle),
+        duty: Duty::new(options.plan.slice(slice), options.idle),
         sleeps: options.idle == Idle::Sleep,
         scales: options.resource.scales(),
         limit: Duration::from_secs_f64(options.seconds),

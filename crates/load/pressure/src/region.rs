@@ -109,6 +109,55 @@ impl Region {
         // SAFETY: as above, and `&mut self` excludes every other view; all bits are valid f64.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().cast(), self.bytes / 8) }
     }
+
+    /// All of it as bytes.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; all bits are valid bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// Gives the memory beyond the first `keep` bytes, rounded up to whole huge pages, back to the
+    /// system. It reads as zeroes from then on. Returns where that begins.
+    pub(crate) fn give_back(&mut self, keep: usize) -> usize {
+        let from = keep.next_multiple_of(HUGE).min(self.bytes);
+        // SAFETY: the range lies within the mapping, and `&mut self` excludes every view.
+        unsafe {
+            let start = self.base.as_ptr().add(from).cast();
+            libc::madvise(start, self.bytes - from, libc::MADV_DONTNEED);
+        }
+        from
+    }
+
+    /// Maps the first `bytes` (whole pages) anew, on small pages: nothing of it is there afterwards.
+    pub(crate) fn renew(&mut self, bytes: usize) -> io::Result<()> {
+        let bytes = bytes.min(self.bytes);
+        let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let read_write = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: replaces a part of our own mapping by one of the same kind, which stays ours;
+        // `&mut self` excludes every view. If it fails the old one may be gone: then the error ends
+        // the kernel, and dropping unmaps what is left.
+        unsafe {
+            let base = self.base.as_ptr().cast();
+            if libc::mmap(base, bytes, read_write, how, -1, 0) == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE);
+        }
+        Ok(())
+    }
+
+    /// Bytes of it that are in memory.
+    #[cfg(test)]
+    pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
+        let mut pages = vec![0u8; self.bytes / 4096];
+        // SAFETY: mincore writes one byte for each page of the range to `pages`.
+        let answer =
+            unsafe { libc::mincore(self.base.as_ptr().cast(), self.bytes, pages.as_mut_ptr()) };
+        if answer != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(pages.iter().filter(|page| **page & 1 == 1).count() as u64 * 4096)
+    }
 }
 
 impl Drop for Region {

@@ -1,10 +1,13 @@
 //! The shared resources that a kernel can press on.
 
 use crate::PressureError;
+use facts::{FACTS, Facts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+
+mod facts;
 
 /// A shared resource (numbers as in B-2).
 #[derive(
@@ -12,8 +15,14 @@ use std::str::FromStr;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
+    /// 1: memory to be had.
+    MemoryCapacity,
     /// 2: sustained memory bandwidth.
     MemoryBandwidth,
+    /// 3: room on a disk.
+    StorageCapacity,
+    /// 4: bandwidth of a disk.
+    StorageBandwidth,
     /// 5: bandwidth of a network link, outgoing.
     NetworkBandwidth,
     /// 6: capacity of the last-level cache.
@@ -42,6 +51,12 @@ pub enum Resource {
     Vector,
     /// The power and heat budget of the socket.
     PowerVirus,
+    /// The other hardware thread of a core.
+    SmtSibling,
+    /// The kernel's page faults and locks.
+    PageFaults,
+    /// The memory bus of a socket, which locked accesses across lines stop.
+    BusLock,
 }
 
 /// What a kernel counts as its work.
@@ -56,6 +71,8 @@ pub enum Unit {
     Operations,
     /// Cache lines handed from one core to another.
     Messages,
+    /// Pages that the kernel brought in.
+    Faults,
 }
 
 /// What intensity scales (B-2).
@@ -69,160 +86,13 @@ pub(crate) enum Scales {
     Itself,
 }
 
-/// All there is to know of a resource.
-struct Facts {
-    resource: Resource,
-    name: &'static str,
-    aliases: &'static [&'static str],
-    number: u64,
-    unit: Unit,
-    scales: Scales,
-    words: &'static str,
-}
-
-/// In the order of B-2; those that it does not have are numbered from 16.
-const FACTS: [Facts; Resource::ALL.len()] = [
-    Facts {
-        resource: Resource::MemoryBandwidth,
-        name: "memory-bandwidth",
-        aliases: &["membw"],
-        number: 2,
-        unit: Unit::Bytes,
-        scales: Scales::Time,
-        words: "reads and writes a stream through memory, as much as the channels carry",
-    },
-    Facts {
-        resource: Resource::NetworkBandwidth,
-        name: "network-bandwidth",
-        aliases: &["network", "net"],
-        number: 5,
-        unit: Unit::Bytes,
-        scales: Scales::Itself,
-        words: "fills a network link with several TCP flows",
-    },
-    Facts {
-        resource: Resource::LlcCapacity,
-        name: "llc-capacity",
-        aliases: &["llc"],
-        number: 6,
-        unit: Unit::Accesses,
-        scales: Scales::Itself,
-        words: "keeps a part of the last-level cache full of its own lines",
-    },
-    Facts {
-        resource: Resource::LlcBandwidth,
-        name: "llc-bandwidth",
-        aliases: &["llcbw"],
-        number: 7,
-        unit: Unit::Bytes,
-        scales: Scales::Time,
-        words: "streams through a part of the last-level cache, as fast as it delivers",
-    },
-    Facts {
-        resource: Resource::L2Capacity,
-        name: "l2-capacity",
-        aliases: &["l2"],
-        number: 16,
-        unit: Unit::Accesses,
-        scales: Scales::Itself,
-        words: "keeps a part of a core's second-level cache full of its own lines",
-    },
-    Facts {
-        resource: Resource::L2Bandwidth,
-        name: "l2-bandwidth",
-        aliases: &["l2bw"],
-        number: 17,
-        unit: Unit::Bytes,
-        scales: Scales::Time,
-        words: "streams through a part of the second-level cache, as fast as it delivers",
-    },
-    Facts {
-        resource: Resource::L1Instruction,
-        name: "l1-instruction",
-        aliases: &["l1i"],
-        number: 8,
-        unit: Unit::Accesses,
-        scales: Scales::Itself,
-        words: "runs straight-line code that fills a part of the instruction cache",
-    },
-    Facts {
-        resource: Resource::L1Data,
-        name: "l1-data",
-        aliases: &["l1d"],
-        number: 9,
-        unit: Unit::Accesses,
-        scales: Scales::Itself,
-        words: "keeps a part of the first-level data cache full of its own lines",
-    },
-    Facts {
-        resource: Resource::Tlb,
-        name: "tlb",
-        aliases: &[],
-        number: 10,
-        unit: Unit::Accesses,
-        scales: Scales::Itself,
-        words: "touches one word a page over more pages than the TLB knows",
-    },
-    Facts {
-        resource: Resource::Integer,
-        name: "integer",
-        aliases: &["int", "cpu"],
-        number: 11,
-        unit: Unit::Operations,
-        scales: Scales::Time,
-        words: "keeps a core's integer units busy",
-    },
-    Facts {
-        resource: Resource::FloatingPoint,
-        name: "floating-point",
-        aliases: &["fp", "float"],
-        number: 12,
-        unit: Unit::Operations,
-        scales: Scales::Time,
-        words: "keeps a core's scalar floating-point units busy",
-    },
-    Facts {
-        resource: Resource::Prefetcher,
-        name: "prefetcher",
-        aliases: &["prefetch"],
-        number: 13,
-        unit: Unit::Accesses,
-        scales: Scales::Time,
-        words: "begins streams and breaks them off, so that wrong lines are prefetched",
-    },
-    Facts {
-        resource: Resource::Interconnect,
-        name: "interconnect",
-        aliases: &["ring"],
-        number: 14,
-        unit: Unit::Messages,
-        scales: Scales::TogetherInTime,
-        words: "hands cache lines from core to core, many at once",
-    },
-    Facts {
-        resource: Resource::Vector,
-        name: "vector",
-        aliases: &["simd"],
-        number: 15,
-        unit: Unit::Operations,
-        scales: Scales::Time,
-        words: "keeps a core's widest vector units busy",
-    },
-    Facts {
-        resource: Resource::PowerVirus,
-        name: "power-virus",
-        aliases: &["power"],
-        number: 18,
-        unit: Unit::Operations,
-        scales: Scales::Time,
-        words: "draws as much power as instructions can, so that the socket lowers its clock",
-    },
-];
-
 impl Resource {
     /// All of them, in the order of B-2.
-    pub const ALL: [Resource; 15] = [
+    pub const ALL: [Resource; 21] = [
+        Resource::MemoryCapacity,
         Resource::MemoryBandwidth,
+        Resource::StorageCapacity,
+        Resource::StorageBandwidth,
         Resource::NetworkBandwidth,
         Resource::LlcCapacity,
         Resource::LlcBandwidth,
@@ -237,6 +107,9 @@ impl Resource {
         Resource::Interconnect,
         Resource::Vector,
         Resource::PowerVirus,
+        Resource::SmtSibling,
+        Resource::PageFaults,
+        Resource::BusLock,
     ];
 
     fn facts(self) -> &'static Facts {
@@ -302,6 +175,7 @@ impl Unit {
             Unit::Bytes => "bytes",
             Unit::Operations => "operations",
             Unit::Messages => "messages",
+            Unit::Faults => "faults",
         }
     }
 }

@@ -26,14 +26,27 @@ fn options(resource: Resource) -> Options {
     };
     options.tlb_entries = Some(1024);
     options.region_bytes = Some(16 << 20);
+    options.storage.bytes = Some(8 << 20);
     options.network.flows = 2;
+    if resource == Resource::SmtSibling {
+        options.cpus = topology().online().first(1);
+    }
+    if resource == Resource::BusLock {
+        // The host may be shared: a moment is enough to see it work.
+        (options.hurts_everyone, options.seconds) = (true, 0.002);
+    }
     options
 }
 
 /// What this machine can press on.
 fn resources() -> impl Iterator<Item = Resource> {
-    let cpus = topology().online().len();
-    Resource::ALL.into_iter().filter(move |r| cpus > 1 || *r != Resource::Interconnect)
+    let topology = topology();
+    Resource::ALL.into_iter().filter(move |resource| match resource {
+        Resource::Interconnect => topology.online().len() > 1,
+        Resource::SmtSibling => topology.online().iter().all(|c| topology.siblings(c).len() > 1),
+        Resource::BusLock => cfg!(target_arch = "x86_64"),
+        _ => true,
+    })
 }
 
 fn at(percent: f64) -> Plan {
@@ -67,23 +80,36 @@ fn every_kernel_reports_its_work_in_its_unit() {
             Resource::L1Data => (Unit::Accesses, 2048),
             Resource::L1Instruction => (Unit::Accesses, 512),
             Resource::Tlb | Resource::Prefetcher => (Unit::Accesses, 1024),
+            Resource::MemoryCapacity => (Unit::Accesses, 32),
+            Resource::StorageCapacity => (Unit::Bytes, 64 << 10),
+            Resource::StorageBandwidth => (Unit::Bytes, 256 << 10),
+            Resource::PageFaults => (Unit::Faults, 32),
+            Resource::BusLock => (Unit::Operations, 16),
             Resource::Interconnect => (Unit::Messages, 1),
             Resource::Integer => (Unit::Operations, 32),
             Resource::FloatingPoint => (Unit::Operations, 4),
             _ => (Unit::Operations, 2),
         };
-        let report = press(&options(resource));
+        let options = options(resource);
+        let report = press(&options);
         assert_eq!((report.kernel, report.unit), (resource, unit));
         assert!(report.work > 0 && report.work.is_multiple_of(quantum), "{report:?}");
         assert_eq!(report.work, report.threads.iter().map(|thread| thread.work).sum::<u64>());
         let rate = report.work as f64 / report.seconds;
         assert!((report.work_per_s / rate - 1.0).abs() < 1e-9);
         assert_eq!(report.ended_by, End::Time);
-        assert!((report.seconds - 0.1).abs() < 1e-6, "{report:?}");
+        assert!((report.seconds - options.seconds).abs() < 1e-6, "{report:?}");
         assert!(report.latency_ns.is_some_and(|ns| ns > 0.0), "{report:?}");
-        // What registers or the network hold needs no pages, nor does code.
+        // What lies in registers, files or the network needs no pages, nor does code.
         let pages = [Unit::Accesses, Unit::Bytes].contains(&unit);
-        let none = [Resource::NetworkBandwidth, Resource::L1Instruction, Resource::Tlb];
+        let none = [
+            Resource::NetworkBandwidth,
+            Resource::MemoryCapacity,
+            Resource::StorageCapacity,
+            Resource::StorageBandwidth,
+            Resource::L1Instruction,
+            Resource::Tlb,
+        ];
         assert_eq!(report.huge_pages.is_some(), pages && !none.contains(&resource), "{resource}");
     }
 }
@@ -100,8 +126,10 @@ fn no_intensity_is_no_work() {
 }
 
 #[test]
-fn the_footprint_of_a_cache_kernel_is_its_intensity() {
+fn the_footprint_of_a_capacity_kernel_is_its_intensity() {
     for (resource, bytes) in [
+        (Resource::MemoryCapacity, 16 << 20),
+        (Resource::StorageCapacity, 8 << 20),
         (Resource::LlcCapacity, 8 << 20),
         (Resource::L2Capacity, 1 << 20),
         (Resource::L1Data, 32 << 10),
@@ -127,7 +155,9 @@ fn the_footprint_of_a_cache_kernel_is_its_intensity() {
 /// By the kernel's own work. Other programs take CPU time meanwhile, so it may take some attempts.
 #[test]
 fn more_intensity_is_more_work() {
-    let by_time = resources().filter(|r| r.works_by_time()).map(|r| (r, Idle::Spin));
+    // Bus locks are for the shortest of tests: their share of time is counted, not their work.
+    let by_time = resources().filter(|r| r.works_by_time() && *r != Resource::BusLock);
+    let by_time = by_time.map(|r| (r, Idle::Spin));
     let others = [(Resource::Integer, Idle::Sleep), (Resource::NetworkBandwidth, Idle::Spin)];
     let cases = by_time.chain(others);
     for (resource, idle) in cases {
@@ -165,18 +195,34 @@ fn a_full_ramp_takes_ten_milliseconds_and_half_of_the_work() {
 }
 
 #[test]
+fn nothing_stays_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = || std::fs::read_dir(folder.path()).unwrap().count();
+    for resource in [Resource::StorageCapacity, Resource::StorageBandwidth] {
+        let mut options = options(resource);
+        (options.storage.folder, options.seconds) = (Some(folder.path().to_owned()), 600.0);
+        let running = arm(&options, &topology(), &Stop::new().unwrap()).unwrap().start();
+        assert!(eventually(|| running.work() > 0), "{resource} does nothing");
+        assert_eq!(entries(), 0, "{resource} has a file with a name while it works");
+        drop(running);
+        assert_eq!(entries(), 0);
+    }
+}
+
+#[test]
 fn a_caller_stops_it_at_once() {
     for resource in resources() {
         let stop = Stop::new().unwrap();
         let mut options = options(resource);
-        options.seconds = 600.0;
+        options.seconds = if resource == Resource::BusLock { 0.02 } else { 600.0 };
         let mut running = arm(&options, &topology(), &stop).unwrap().start();
         assert!(eventually(|| running.work() > 0), "{resource} does nothing");
         assert!(running.progress().work > 0);
         stop.request();
         assert!(eventually(|| running.is_over()), "{resource} goes on");
         let report = running.finish().unwrap();
-        assert_eq!(report.ended_by, End::Caller);
+        // The bound of bus locks may be there before the caller.
+        assert!(report.ended_by == End::Caller || resource == Resource::BusLock, "{report:?}");
     }
 }
 
@@ -233,6 +279,14 @@ fn bad_input_is_an_error_that_says_what_to_do() {
     let mut alone = Options::new(Resource::Interconnect);
     alone.cpus = topology().online().first(1);
     assert!(matches!(refused(&alone), PressureError::OneCpu));
+    assert!(matches!(refused(&Options::new(Resource::BusLock)), PressureError::BusLockConsent));
+    let mut storage = Options::new(Resource::StorageBandwidth);
+    storage.storage.folder = Some("/proc/quell".into());
+    assert!(refused(&storage).to_string().contains("/proc/quell"));
+    let mut smt = Options::new(Resource::SmtSibling);
+    assert!(refused(&smt).to_string().contains("name the CPUs"));
+    smt.cpus = topology().online().first(1);
+    assert!(matches!(refused(&smt), PressureError::NoSibling { .. }), "no topology, no sibling");
     llc.cpus = CpuSet::of(60_000);
     assert!(refused(&llc).to_string().contains("60000"));
     let mut net = Options::new(Resource::NetworkBandwidth);

@@ -1,10 +1,11 @@
 //! Kernels that work in memory.
 
 use super::{Jobs, job};
-use crate::kernel::Memory;
+use crate::kernel::{FAULT_BYTES, Memory, MemoryCapacity, PageFaults};
 use crate::region::{Region, available_bytes};
-use crate::{Options, PressureError};
+use crate::{Options, PressureError, Stop, room};
 use quell_types::Topology;
+use std::time::Duration;
 
 /// Memory to stream through if nothing else is known.
 const LEAST_REGION: u64 = 256 << 20;
@@ -34,6 +35,44 @@ pub(super) fn bandwidth(
         jobs.notes.extend(note);
         jobs.addresses.push(region.addresses());
         jobs.jobs.push(job(|| Memory::new(region)));
+    }
+    Ok(jobs)
+}
+
+/// A part of all that may be taken for each thread. What is held from the start is occupied while
+/// arming, unless `stop` ends that.
+pub(super) fn capacity(
+    options: &Options,
+    threads: usize,
+    stop: &Stop,
+) -> Result<Jobs, PressureError> {
+    let mut jobs = Jobs::default();
+    let share = threads.max(1) as u64;
+    let whole = match (room::memory(), options.region_bytes) {
+        (Some(room), asked) => {
+            let (whole, note) = room.whole("memory", asked, LEAST_SHARE * share)?;
+            jobs.notes.extend(note);
+            whole
+        }
+        (None, Some(asked)) => asked,
+        (None, None) => return Err(PressureError::UnknownMemory),
+    };
+    let (bytes, first) = (whole / share, options.plan.at(Duration::ZERO));
+    for _ in 0..threads {
+        let region = Region::map(bytes as usize)?;
+        let stop = stop.clone();
+        jobs.jobs.push(job(move || MemoryCapacity::new(region, bytes, first, stop)));
+    }
+    jobs.notes.push(format!("100 % are {} MiB", whole >> 20));
+    Ok(jobs)
+}
+
+/// A little memory for each thread.
+pub(super) fn page_faults(threads: usize) -> Result<Jobs, PressureError> {
+    let mut jobs = Jobs::default();
+    for _ in 0..threads {
+        let region = Region::map(FAULT_BYTES)?;
+        jobs.jobs.push(job(|| PageFaults::new(region)));
     }
     Ok(jobs)
 }

@@ -4,9 +4,10 @@ mod caches;
 mod core;
 mod memory;
 mod network;
+mod storage;
 
 use crate::kernel::{self, Integer, Kernel, Power, Units};
-use crate::{Options, PressureError, Resource, Sink, affinity};
+use crate::{Options, PressureError, Resource, Sink, Stop, affinity};
 use quell_types::Topology;
 use std::ops::Range;
 
@@ -28,7 +29,8 @@ fn job<K: Kernel + 'static>(make: impl FnOnce() -> K + Send + 'static) -> Job {
 }
 
 /// The CPU of each thread: the given ones in turn. Messages need two CPUs, so without any given
-/// the interconnect takes the first two that this process may use.
+/// the interconnect takes the first two that this process may use; the SMT sibling kernel sits on the
+/// siblings of the given ones.
 pub(crate) fn seats(
     options: &Options,
     topology: &Topology,
@@ -39,9 +41,12 @@ pub(crate) fn seats(
         let online = topology.online();
         cpus = if online.is_empty() { allowed } else { allowed.intersection(&online) }.first(2);
     }
+    if options.resource == Resource::SmtSibling {
+        cpus = core::siblings(&cpus, topology)?;
+    }
     let threads = match options.resource {
-        Resource::Interconnect => options.threads.unwrap_or(cpus.len()),
-        _ => options.workers(),
+        Resource::NetworkBandwidth => options.workers(),
+        _ => options.threads.unwrap_or(cpus.len().max(1)),
     };
     let cpus: Vec<u32> = cpus.iter().collect();
     Ok((0..threads).map(|i| cpus.get(i % cpus.len().max(1)).copied()).collect())
@@ -52,8 +57,13 @@ pub(crate) fn plan(
     options: &Options,
     topology: &Topology,
     cpus: &[Option<u32>],
+    stop: &Stop,
 ) -> Result<Jobs, PressureError> {
     match options.resource {
+        Resource::MemoryCapacity => memory::capacity(options, cpus.len(), stop),
+        Resource::StorageCapacity | Resource::StorageBandwidth => {
+            storage::files(options, cpus.len())
+        }
         Resource::MemoryBandwidth => memory::bandwidth(options, topology, cpus),
         Resource::NetworkBandwidth => network::bandwidth(options),
         Resource::LlcCapacity => caches::llc_capacity(options, topology, cpus),
@@ -69,6 +79,9 @@ pub(crate) fn plan(
         Resource::FloatingPoint => Ok(Jobs::same(cpus, || Units::new(kernel::float::form()))),
         Resource::Vector => Ok(Jobs::same(cpus, || Units::new(kernel::vector::form()))),
         Resource::PowerVirus => Ok(Jobs::same(cpus, Power::new)),
+        Resource::SmtSibling => core::smt_sibling(cpus.len()),
+        Resource::PageFaults => memory::page_faults(cpus.len()),
+        Resource::BusLock => core::bus_lock(cpus),
     }
 }
 

@@ -240,6 +240,8 @@ mod tests {
     use super::*;
 
     /// The line of /proc/self/maps that covers this address.
+    // Clippy knows test functions only, not what they call under more than `cfg(test)`.
+    #[allow(clippy::unwrap_used)]
     fn mapping(address: usize) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let covers = |line: &&str| {

@@ -1,5 +1,6 @@
 //! The kernels: what a thread does in a burst.
 
+mod bus_lock;
 mod cache_capacity;
 pub(crate) mod float;
 mod instruction_cache;
@@ -8,24 +9,33 @@ mod interconnect;
 mod latency;
 mod link;
 mod memory;
+mod memory_capacity;
 mod network;
+mod page_faults;
 mod power;
 mod prefetcher;
 mod random;
+mod smt_sibling;
+mod storage;
 mod tlb;
 mod triad;
 mod units;
 pub(crate) mod vector;
 
+pub(crate) use bus_lock::BusLock;
 pub(crate) use cache_capacity::{CacheCapacity, CacheShare};
 pub(crate) use instruction_cache::{Code, InstructionCache};
 pub(crate) use integer::Integer;
 pub(crate) use interconnect::{Interconnect, Ring};
 pub(crate) use link::Link;
 pub(crate) use memory::Memory;
+pub(crate) use memory_capacity::MemoryCapacity;
 pub(crate) use network::connect;
+pub(crate) use page_faults::{BYTES as FAULT_BYTES, PageFaults};
 pub(crate) use power::Power;
 pub(crate) use prefetcher::Prefetcher;
+pub(crate) use smt_sibling::SmtSibling;
+pub(crate) use storage::{Scratch, StorageBandwidth, StorageCapacity};
 pub(crate) use tlb::{Alias, Pages, SMALL, Tlb, pages_for};
 pub(crate) use units::Units;
 
