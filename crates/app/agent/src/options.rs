@@ -16,6 +16,7 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
         // would put services first.
         links: if config.agent.law == "none" { Vec::new() } else { links(config) },
         managed_cpus: config.agent.manage.clone(),
+        mount_resctrl: config.agent.mount_resctrl,
         ..LinuxOptions::new(&config.agent.state_dir)
     }
 }

@@ -75,6 +75,8 @@ pub struct AgentConfig {
     pub adopt: bool,
     /// CPUs that services and batch share; none = all that are online.
     pub manage: Option<CpuSet>,
+    /// Whether resctrl may be mounted where nobody did.
+    pub mount_resctrl: bool,
     /// Whether and how much batch may be held to measure its harm.
     pub experiments: Experiments,
     pub(crate) law_spot: Spot,

@@ -1,5 +1,6 @@
 //! What this machine lets one measure and control, and what Quell does without.
 
+use crate::resources::{counts_bandwidth, stands_in, why};
 use quell_cgroup::{Layout, LayoutKind, Systemctl};
 use quell_topology::Machine;
 use quell_types::{Capability, CapabilityKind, CapabilityReport, Reading, Topology};
@@ -31,7 +32,7 @@ pub fn doctor(root: &Path) -> Doctor {
     capabilities.push(report(CapabilityKind::EgressShaper, shaper, without));
     capabilities.extend(quell_counters::capabilities(root));
     capabilities.extend(quell_resctrl::capabilities(root));
-    capabilities.push(memory_bandwidth_report(&capabilities));
+    capabilities.push(memory_bandwidth_report(root, &layout));
     capabilities.extend(manager_reports(root));
     capabilities.sort_by_key(|r| r.kind);
     capabilities.dedup_by_key(|r| r.kind);
@@ -139,16 +140,22 @@ fn cost_report(so_far: &[CapabilityReport]) -> CapabilityReport {
     report(CapabilityKind::CpuTimePerRequest, capability, "harm is judged by latency alone")
 }
 
-fn memory_bandwidth_report(so_far: &[CapabilityReport]) -> CapabilityReport {
-    let has = |kind| so_far.iter().any(|r| r.kind == kind && r.capability.is_present());
-    let capability = if has(CapabilityKind::ResctrlMonitoring) {
-        Capability::Native("resctrl MBM".into())
-    } else if has(CapabilityKind::PerfHardwareEvents) {
-        Capability::Emulated("LLC misses × line size, by perf in cgroup mode".into())
-    } else {
-        Capability::Absent("neither resctrl monitoring nor hardware events".into())
+/// As the platform settles it when it is opened.
+fn memory_bandwidth_report(root: &Path, layout: &Layout) -> CapabilityReport {
+    let (capability, without) = match (counts_bandwidth(root), stands_in(layout)) {
+        (Ok(()), _) => (Capability::Native("resctrl MBM".into()), ""),
+        (Err(_), Ok(check)) => (
+            Capability::Emulated(format!(
+                "LLC misses × line size, by perf in cgroup mode ({} counters count)",
+                check.agreeing
+            )),
+            "a lower bound: what prefetchers and write-backs move is left out",
+        ),
+        (Err(resctrl), Err(perf)) => (
+            Capability::Absent(format!("resctrl: {}; perf: {}", why(&resctrl), why(&perf))),
+            "the laws use CPU time per request instead",
+        ),
     };
-    let without = "the laws use CPU time per request instead";
     report(CapabilityKind::MemoryBandwidth, capability, without)
 }
 

@@ -12,7 +12,7 @@ use crate::meter::Meter;
 use crate::open::OpenError;
 use crate::options::LinuxOptions;
 use crate::queue::Queue;
-use crate::resources::Resources;
+use crate::resources::{Resources, Traffic, mount_resctrl};
 use crate::restore::{LinuxUndoer, StateDir, restore_state};
 use crate::tasks::Tasks;
 use crate::tenant::TenantState;
@@ -43,6 +43,7 @@ pub struct Linux {
     tenants: BTreeMap<Tenant, TenantState>,
     knobs: KnobTable,
     resources: Resources,
+    traffic: Traffic,
     links: Links,
     queue: Queue,
     tasks: Tasks,
@@ -67,14 +68,20 @@ impl Linux {
         put_back(&options, &state)?;
         let one = |error: String| vec![OpenError::State(error)];
         let store = FileStore::open(&state.knob_journal()).map_err(|e| one(e.to_string()))?;
-        let journal = KnobJournal::open(store).map_err(|e| one(e.to_string()))?;
+        let mut journal = KnobJournal::open(store).map_err(|e| one(e.to_string()))?;
         let queue = Queue::open(&state.queue()).map_err(|e| one(e.to_string()))?;
         let layout = Layout::discover(&options.root);
         let machine = Machine::new(&options.root);
         let lives = |pid, ns| machine.process(pid).is_ok_and(|p| p.start_ns == ns);
         queue.recover(lives, clock::wall_unix_ms()).map_err(|e| one(e.to_string()))?;
         let groups = options.services.len() + options.batch.len();
-        if groups > MANY_GROUPS {
+        let mounted = match options.mount_resctrl && groups > 0 {
+            true => mount_resctrl(&mut journal, &options.root).map_err(|e| one(e.to_string()))?,
+            false => Ok(()),
+        };
+        let resources = Resources::discover(&options.root, mounted);
+        let traffic = Traffic::open(&layout, &machine.topology(), resources.counts_bandwidth());
+        if groups > MANY_GROUPS || traffic.is_used() {
             // Where it cannot be raised, files are opened anew at each reading.
             let _ = raise_open_files();
         }
@@ -86,7 +93,8 @@ impl Linux {
             setup: Setup::default(),
             tenants: BTreeMap::new(),
             knobs: KnobTable::default(),
-            resources: Resources::discover(&options.root),
+            resources,
+            traffic,
             links: Links::default(),
             tasks: Tasks::default(),
             player: None,

@@ -89,6 +89,8 @@ pub struct LinuxOptions {
     pub managed_cpus: Option<CpuSet>,
     /// Whether traffic on loopback counts as egress.
     pub count_loopback: bool,
+    /// Whether resctrl may be mounted where the machine has it and nobody did.
+    pub mount_resctrl: bool,
 }
 
 impl LinuxOptions {
@@ -103,6 +105,7 @@ impl LinuxOptions {
             links: Vec::new(),
             managed_cpus: None,
             count_loopback: false,
+            mount_resctrl: false,
         }
     }
 }

@@ -2,16 +2,25 @@
 //!
 //! A tenant gets one resctrl group, `quell-<tenant>`, when a full sample wants its counters or one
 //! of its knobs is written for the first time. The group begins with what the default group is
-//! allotted, so that making it changes nothing. Its removal is in the journal before it is made: the
-//! kernel then returns its threads to the default group.
+//! allotted, so that making it changes nothing. Where the machine counts but allots nothing, it is
+//! a monitoring group, `mon_groups/quell-<tenant>`. Its removal is in the journal before it is
+//! made: the kernel then returns its threads to the default group.
 //!
 //! Only threads of the default group are moved: those that somebody else has put into a group of
-//! his own stay there, unallotted and uncounted by us.
+//! his own, be it for monitoring only, stay there, unallotted and uncounted by us.
 
-use crate::adopt::plain_name;
+mod groups;
+mod mounting;
+mod traffic;
+
+pub(crate) use groups::remove_group;
+pub(crate) use mounting::{mount_resctrl, unmount};
+pub(crate) use traffic::{Traffic, stands_in, why};
+
 use crate::tenant::TenantState;
+use groups::{Kind, Taken, gather, group_name, key, make, schemata};
 use quell_platform::{KnobJournal, Store, StoreError, Undo};
-use quell_resctrl::{Group, Monitor, RawFile, Resctrl, ResctrlError, Resource, SchemataKnob};
+use quell_resctrl::{Group, Monitor, Resctrl, Resource};
 use quell_types::{BandwidthReading, Gap, Knob, KnobRange, Reading, Setting, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,8 +35,10 @@ struct Counted {
 /// All of resctrl that the platform uses.
 pub(crate) struct Resources {
     tree: Reading<Resctrl>,
-    /// Why no groups are made for monitoring, if so.
-    monitoring: Reading<()>,
+    /// Of which kind groups are made for monitoring, or why none are.
+    monitoring: Reading<Kind>,
+    /// Why memory traffic is not counted here, if so.
+    bandwidth: Reading<()>,
     tenants: BTreeMap<Tenant, Reading<Group>>,
     knobs: BTreeSet<Knob>,
     seen: BTreeMap<Knob, Reading<Setting>>,
@@ -37,16 +48,18 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    pub(crate) fn discover(root: &Path) -> Self {
-        let tree = Resctrl::open(root);
+    /// `mounted` says why resctrl could not be mounted, where it was to be.
+    pub(crate) fn discover(root: &Path, mounted: Reading<()>) -> Self {
+        let tree = mounted.and_then(|()| Resctrl::open(root));
         let monitoring = tree.as_ref().map_err(Gap::clone).and_then(|tree| {
             tree.info().monitoring.as_ref().map_err(Gap::clone)?;
-            let why = "the machine monitors, but allots nothing that groups could be made for";
-            tree.classes().map(drop).map_err(|gap| Gap::absent(format!("{why}: {gap}")))
+            Kind::of(tree)
         });
+        let bandwidth = monitoring.clone().and_then(|_| counts(tree.as_ref()));
         Self {
             tree,
             monitoring,
+            bandwidth,
             tenants: BTreeMap::new(),
             knobs: BTreeSet::new(),
             seen: BTreeMap::new(),
@@ -78,6 +91,11 @@ impl Resources {
         ranges
     }
 
+    /// Whether memory traffic is counted here, of all tenants and the machine.
+    pub(crate) fn counts_bandwidth(&self) -> &Reading<()> {
+        &self.bandwidth
+    }
+
     /// Whether the knob is one of these.
     pub(crate) fn has(&self, knob: &Knob) -> bool {
         self.knobs.contains(knob)
@@ -107,7 +125,7 @@ impl Resources {
         let Some(files) = schemata(tree, &group, knob) else {
             return Ok(Err(format!("{knob} is not to be set on this machine")));
         };
-        let moved = gather(tree, &group, &tenant.group);
+        let moved = gather(&group, &tenant.group, &Taken::read(tree));
         let done = files.write(to).map_err(|error| error.to_string());
         self.seen.insert(knob.clone(), files.read());
         Ok(done.and(moved.map_err(|gap| gap.to_string())))
@@ -124,7 +142,9 @@ impl Resources {
             Err(gap) => return Ok(Err(gap.clone())),
         };
         let name = group_name(tenant);
-        let path = tree.mount().path.join(&name);
+        // A group for a knob is a class wherever there are knobs.
+        let kind = self.monitoring.clone().unwrap_or(Kind::Class);
+        let path = kind.dir(tree).join(&name);
         let taken = |other: &Reading<Group>| {
             other.as_ref().is_ok_and(|group| group.name() == Some(name.as_str()))
         };
@@ -140,8 +160,14 @@ impl Resources {
         {
             return Ok(Ok(group.clone()));
         }
-        let made = make(tree, &name).map_err(|error| Gap::from(&error));
+        let made = make(tree, &name, kind).map_err(|error| Gap::from(&error));
         self.tenants.insert(tenant.clone(), made.clone());
+        // Its counters may hold a former owner's counts, which are in the default group's as well.
+        for group in made.iter().chain([&tree.default_group()]) {
+            if let Some((monitor, _)) = self.monitors.get_mut(&group.dir()) {
+                monitor.rebase();
+            }
+        }
         Ok(made)
     }
 
@@ -155,33 +181,38 @@ impl Resources {
         if self.tree.is_err() {
             return;
         }
+        let taken = self.tree.as_ref().map(Taken::read).unwrap_or_default();
         for tenant in tenants {
-            if self.monitoring.is_ok() && !self.tenants.contains_key(&tenant.name) {
+            // Also one that somebody removed.
+            let stands = |group: &Reading<Group>| !group.as_ref().is_ok_and(|g| !g.dir().is_dir());
+            if self.monitoring.is_ok() && !self.tenants.get(&tenant.name).is_some_and(stands) {
                 let made = self.group(journal, &tenant.name);
                 if let Err(error) = made {
                     let gap = Gap::failed(format!("no resctrl group is made: {error}"));
                     self.tenants.insert(tenant.name.clone(), Err(gap));
                 }
             }
-            if let (Ok(tree), Some(Ok(group))) = (&self.tree, self.tenants.get(&tenant.name)) {
+            if let Some(Ok(group)) = self.tenants.get(&tenant.name) {
                 // A tenant that is gone says so by its other readings; who stays outside now
                 // is tried again at the next sample.
-                let _ = gather(tree, group, &tenant.group);
+                let _ = gather(group, &tenant.group, &taken);
             }
         }
         self.count();
     }
 
-    /// Reads all groups' counters, whoever made them.
+    /// Reads all classes' counters, whoever made them, and those of our monitoring groups.
     fn count(&mut self) {
         let Ok(tree) = &self.tree else { return };
         let mut groups = tree.groups().unwrap_or_default();
         groups.push(tree.default_group());
+        let ours = self.tenants.values().flatten().filter(|group| group.monitors_only());
+        groups.extend(ours.filter(|group| group.dir().is_dir()).cloned());
         let here: BTreeSet<PathBuf> = groups.iter().map(Group::dir).collect();
         let mut past = 0;
-        self.monitors.retain(|dir, (_, last)| {
+        self.monitors.retain(|dir, (monitor, last)| {
             let stays = here.contains(dir);
-            if !stays {
+            if !stays && !monitor.group().monitors_only() {
                 past += last.traffic.as_ref().map_or(0, |traffic| traffic.bytes);
             }
             stays
@@ -200,8 +231,8 @@ impl Resources {
     pub(crate) fn counted(&self, tenant: &Tenant) -> (Reading<BandwidthReading>, Reading<u64>) {
         let group = match (&self.monitoring, self.tenants.get(tenant)) {
             (Err(gap), _) | (_, Some(Err(gap))) => Err(gap.clone()),
-            (Ok(()), None) => Err(Gap::not_yet("the tenant has no resctrl group yet")),
-            (Ok(()), Some(Ok(group))) => Ok(group.dir()),
+            (Ok(_), None) => Err(Gap::not_yet("the tenant has no resctrl group yet")),
+            (Ok(_), Some(Ok(group))) => Ok(group.dir()),
         };
         let last = group.and_then(|dir| {
             let gone = || Gap::Gone(format!("{} was removed", dir.display()));
@@ -213,12 +244,14 @@ impl Resources {
         }
     }
 
-    /// What all groups together have moved.
+    /// What all classes together have moved; the default one's counts include those of its
+    /// monitoring groups.
     pub(crate) fn host(&self) -> Reading<BandwidthReading> {
         let tree = self.tree.as_ref().map_err(Gap::clone)?;
         tree.info().monitoring.as_ref().map_err(Gap::clone)?;
         let mut bytes = self.past_bytes;
-        for (_, last) in self.monitors.values() {
+        let classes = self.monitors.values().filter(|(m, _)| !m.group().monitors_only());
+        for (_, last) in classes {
             bytes += last.traffic.clone()?.bytes;
         }
         Ok(BandwidthReading { bytes })
@@ -253,70 +286,16 @@ impl Resources {
     }
 }
 
-fn group_name(tenant: &Tenant) -> String {
-    format!("{}-{}", quell_resctrl::PREFIX, plain_name(tenant))
+/// Whether resctrl counts the memory traffic of tenants on the machine below `root`.
+pub(crate) fn counts_bandwidth(root: &Path) -> Reading<()> {
+    Resources::discover(root, Ok(())).bandwidth
 }
 
-fn key(tenant: &Tenant) -> String {
-    format!("resctrl group {}", group_name(tenant))
-}
-
-fn schemata(tree: &Resctrl, group: &Group, knob: &Knob) -> Option<SchemataKnob> {
-    match knob {
-        Knob::LlcWays { domain, .. } => tree.llc_ways(group, *domain).ok(),
-        Knob::MemoryBandwidth { domain, .. } => tree.memory_bandwidth(group, *domain).ok(),
-        _ => None,
+/// Whether a tree counts memory traffic, and not occupancy alone.
+fn counts(tree: Result<&Resctrl, &Gap>) -> Reading<()> {
+    let monitoring = tree.map_err(Gap::clone)?.info().monitoring.as_ref().map_err(Gap::clone)?;
+    if monitoring.has("mbm_total_bytes") || monitoring.has("mbm_local_bytes") {
+        return Ok(());
     }
-}
-
-/// A group allotted what the default one is. One of the same name is a leftover and made anew.
-fn make(tree: &Resctrl, name: &str) -> Result<Group, ResctrlError> {
-    tree.remove(name)?;
-    let group = tree.create(name)?;
-    let like_default = || {
-        let (fresh, text) = (group.snapshot()?, tree.default_group().snapshot()?.text);
-        group.restore(&RawFile { path: fresh.path, text })
-    };
-    match like_default() {
-        Ok(()) => Ok(group),
-        Err(error) => {
-            // The first error is the one to tell; what is left here, the journal removes.
-            let _ = tree.remove(name);
-            Err(error)
-        }
-    }
-}
-
-/// Moves the cgroup's threads that are in the default group into this one.
-fn gather(tree: &Resctrl, group: &Group, cgroup: &quell_cgroup::Group) -> Reading<()> {
-    let free = tree.default_group().tasks().map_err(|error| Gap::from(&error))?;
-    let free: BTreeSet<u32> = free.into_iter().collect();
-    for thread in cgroup.tids()? {
-        if !free.contains(&thread) {
-            continue;
-        }
-        match group.add_task(thread) {
-            // Ended meanwhile.
-            Err(error) if error.errno() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
-            done => done.map_err(|error| Gap::from(&error))?,
-        }
-    }
-    Ok(())
-}
-
-/// Removes a resctrl group of ours.
-///
-/// # Errors
-/// It is not ours, or the kernel refuses. One that is gone counts as removed.
-pub(crate) fn remove_group(path: &Path) -> Result<(), String> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if !quell_resctrl::is_ours(name) {
-        return Err(format!("{} is no resctrl group of Quell's", path.display()));
-    }
-    match std::fs::remove_dir(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("{} cannot be removed: {error}", path.display()))
-        }
-        _ => Ok(()),
-    }
+    Err(Gap::absent("resctrl counts no memory traffic here (no MBM), only what the cache holds"))
 }

@@ -69,6 +69,9 @@ impl LinuxUndoer {
             Undo::File { .. } => Ok(()),
             Undo::RemoveGroup { path } => self.remove_group(&path.to_string_lossy()),
             Undo::RemoveResctrlGroup { path } => crate::resources::remove_group(path),
+            Undo::UnmountResctrl { path, boot_id } => {
+                crate::resources::unmount(self.layout.root(), path, boot_id)
+            }
             Undo::MoveProcess { pid, start_ns, procs } => {
                 if !self.is_same(*pid, *start_ns) {
                     return Ok(());

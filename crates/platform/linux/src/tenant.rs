@@ -3,7 +3,7 @@
 use crate::latency::LatencySource;
 use crate::meter::Meter;
 use crate::options::{Latency, Selector};
-use crate::resources::Resources;
+use crate::resources::{Resources, Traffic};
 use quell_cgroup::{CgroupError, Group, GroupReader, Layout};
 use quell_types::{Gap, Reading, RequestReading, Tenant, TenantReading};
 use std::path::{Path, PathBuf};
@@ -123,13 +123,20 @@ impl TenantState {
     }
 
     /// Everything.
-    pub(crate) fn read(&mut self, meter: &mut Meter, resources: &Resources) -> TenantReading {
+    pub(crate) fn read(
+        &mut self,
+        meter: &mut Meter,
+        resources: &Resources,
+        traffic: &Traffic,
+    ) -> TenantReading {
         if self.lost {
             let gap = Gap::Gone(format!("the group of {} is gone", self.name));
             return TenantReading::missing(&gap);
         }
         let group = self.reader.read();
-        let (memory, llc_bytes) = resources.counted(&self.name);
+        let (by_resctrl, llc_bytes) = resources.counted(&self.name);
+        let by_perf = |_: &Gap| traffic.counted(&self.name);
+        let memory = resources.counts_bandwidth().as_ref().map_or_else(by_perf, |()| by_resctrl);
         TenantReading {
             identity: group.identity,
             cpu_ns: group.cpu_ns,

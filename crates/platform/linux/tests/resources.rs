@@ -136,11 +136,9 @@ fn what_a_killed_agent_left_is_removed_from_its_journal_alone() {
 
 #[test]
 fn what_is_not_counted_says_why() {
-    for (name, reason) in [
-        ("monitoring-only", "allots nothing"),
-        ("not-mounted", "not mounted"),
-        ("no-support", "offers no cache or bandwidth control"),
-    ] {
+    for (name, reason) in
+        [("not-mounted", "not mounted"), ("no-support", "offers no cache or bandwidth control")]
+    {
         let (tree, state) = machine(Tree::plain(name), &[]);
         let mut linux = open(tree.root(), state.path());
         let sample = full(&mut linux);
@@ -148,4 +146,108 @@ fn what_is_not_counted_says_why() {
         let Err(Gap::Absent(why)) = memory else { panic!("{name}: {memory:?}") };
         assert!(why.contains(reason), "{name}: {why}");
     }
+}
+
+fn monitoring_group(root: &Path) -> PathBuf {
+    root.join("sys/fs/resctrl/mon_groups/quell-jobs")
+}
+
+#[test]
+fn a_machine_that_only_monitors_counts_each_tenant_in_a_monitoring_group() {
+    let Some(tree) = Tree::kernel("monitoring-only") else { return };
+    let (ours, others) = (Waiting::start(), Waiting::start());
+    let threads = [1, ours.0.id(), others.0.id()];
+    let (tree, state) = machine(tree, &threads[..2]);
+    let (root, group) = (tree.root(), monitoring_group(tree.root()));
+    // Somebody else watches one of the threads.
+    let foreign = root.join("sys/fs/resctrl/mon_groups/research");
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(foreign.join("tasks"), "1\n").unwrap();
+    let mut linux = open(root, state.path());
+    assert!(linux.setup().knobs.keys().all(|k| !matches!(k, Knob::LlcWays { .. })));
+    assert!(!group.exists(), "opening changes nothing");
+    full(&mut linux);
+    assert_eq!(tasks(&group), [ours.0.id()]);
+    let (first, second) = (full(&mut linux), full(&mut linux));
+    let moved = |sample: &Sample| {
+        let tenant = sample.tenants[&"jobs".into()].memory.clone().unwrap().bytes;
+        (tenant, sample.host.memory.clone().unwrap().bytes)
+    };
+    let ((mine, all), (later, all_later)) = (moved(&first), moved(&second));
+    assert!(0 < mine && mine < later && later < all_later, "{mine} {later} {all_later}");
+    // The fresh group's counters held what their former owner moved: nobody moved that now.
+    assert!(all < common::STALE_BYTES && all_later < common::STALE_BYTES, "{all} {all_later}");
+    assert!(first.tenants[&"jobs".into()].llc_bytes.clone().unwrap() > 0);
+
+    // A thread that came later joins.
+    let list = threads.map(|thread| format!("{thread}\n")).concat();
+    std::fs::write(root.join("sys/fs/cgroup/jobs/cgroup.threads"), list).unwrap();
+    full(&mut linux);
+    assert_eq!(tasks(&group), sorted([ours.0.id(), others.0.id()]));
+    linux.restore().unwrap();
+    assert!(!group.exists() && foreign.exists());
+    assert_eq!(tasks(&foreign), [1], "somebody else's group is left alone");
+}
+
+fn sorted(mut threads: [u32; 2]) -> [u32; 2] {
+    threads.sort_unstable();
+    threads
+}
+
+#[test]
+fn a_group_made_later_adds_nothing_to_the_machines_traffic() {
+    let Some(tree) = Tree::kernel("monitoring-only") else { return };
+    let (tree, state) = machine(tree, &[1]);
+    let mut linux = open(tree.root(), state.path());
+    full(&mut linux);
+    let before = full(&mut linux).host.memory.unwrap().bytes;
+    // Somebody takes it away: it is made anew with another's old counts in it.
+    std::fs::remove_dir(monitoring_group(tree.root())).unwrap();
+    full(&mut linux);
+    let sample = full(&mut linux);
+    let jump = sample.host.memory.clone().unwrap().bytes - before;
+    assert!(jump < common::STALE_BYTES, "{jump}");
+    let mine = sample.tenants[&"jobs".into()].memory.clone().unwrap().bytes;
+    assert!(mine < common::STALE_BYTES, "{mine}");
+}
+
+#[test]
+fn a_killed_agents_monitoring_group_is_removed_from_its_journal_alone() {
+    let Some(tree) = Tree::kernel("monitoring-only") else { return };
+    let (tree, state) = machine(tree, &[1]);
+    let mut linux = open(tree.root(), state.path());
+    full(&mut linux);
+    std::mem::forget(linux);
+    assert!(monitoring_group(tree.root()).exists());
+    let report = restore_state(tree.root(), &StateDir(state.path().to_owned())).unwrap();
+    assert_eq!((report.restored, report.failed), (1, vec![]));
+    assert!(!monitoring_group(tree.root()).exists());
+}
+
+#[test]
+fn a_machine_that_only_monitors_conforms() {
+    let mut kept = Vec::new();
+    let Some(_) = Tree::kernel("monitoring-only") else { return };
+    conformance::run(|| {
+        let (tree, state) = machine(Tree::kernel("monitoring-only").unwrap(), &[1]);
+        let linux = open(tree.root(), state.path());
+        kept.push((tree, state));
+        linux
+    });
+}
+
+#[test]
+fn without_room_for_one_more_group_the_tenant_is_a_gap() {
+    let Some(tree) = Tree::kernel("monitoring-only") else { return };
+    let (tree, state) = machine(tree, &[1]);
+    let groups = tree.root().join("sys/fs/resctrl/mon_groups");
+    let rmids = 64;
+    for other in 1..rmids {
+        std::fs::create_dir(groups.join(format!("other-{other}"))).unwrap();
+    }
+    let mut linux = open(tree.root(), state.path());
+    let sample = full(&mut linux);
+    let gap = sample.tenants[&"jobs".into()].memory.clone().unwrap_err();
+    assert!(gap.to_string().contains("Out of RMIDs"), "{gap}");
+    assert!(sample.host.memory.is_ok());
 }

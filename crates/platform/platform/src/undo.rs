@@ -37,6 +37,13 @@ pub enum Undo {
         /// The folder.
         path: PathBuf,
     },
+    /// Unmount the resctrl that Quell mounted.
+    UnmountResctrl {
+        /// Where.
+        path: PathBuf,
+        /// The kernel's boot_id then: no mount outlives the machine's start.
+        boot_id: String,
+    },
     /// Move a process back to where it was.
     MoveProcess {
         /// Its id.

@@ -65,7 +65,7 @@ pub enum ResctrlError {
 }
 
 impl ResctrlError {
-    /// Whether all classes of service are taken (ENOSPC when a group is made).
+    /// Whether all classes of service, or all RMIDs, are taken (ENOSPC when a group is made).
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.errno() == Some(libc::ENOSPC)

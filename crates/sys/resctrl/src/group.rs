@@ -12,11 +12,16 @@ use std::path::{Path, PathBuf};
 /// Groups that Quell makes begin with this.
 pub const PREFIX: &str = "quell";
 
-/// One class of service. The default group is the tree's root.
+/// Folder of the default group's monitoring groups.
+pub(crate) const MONITORING: &str = "mon_groups";
+
+/// One class of service, or a part of the default one that is only counted apart. The default
+/// group is the tree's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     mount: PathBuf,
     name: Option<String>,
+    monitors_only: bool,
 }
 
 /// Whether Quell may make and change a group of this name.
@@ -28,7 +33,18 @@ pub fn is_ours(name: &str) -> bool {
 
 impl Group {
     pub(crate) fn new(mount: &Path, name: Option<&str>) -> Self {
-        Self { mount: mount.to_owned(), name: name.map(str::to_owned) }
+        Self { mount: mount.to_owned(), name: name.map(str::to_owned), monitors_only: false }
+    }
+
+    pub(crate) fn monitoring(mount: &Path, name: &str) -> Self {
+        Self { mount: mount.to_owned(), name: Some(name.to_owned()), monitors_only: true }
+    }
+
+    /// Whether it is a monitoring group: counted apart, but part of the default group, which its
+    /// threads still belong to and whose counts include its own. It has no schemata.
+    #[must_use]
+    pub fn monitors_only(&self) -> bool {
+        self.monitors_only
     }
 
     /// Its name; none for the default group.
@@ -40,7 +56,11 @@ impl Group {
     /// Its folder.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
-        self.name.as_ref().map_or_else(|| self.mount.clone(), |name| self.mount.join(name))
+        match &self.name {
+            None => self.mount.clone(),
+            Some(name) if self.monitors_only => self.mount.join(MONITORING).join(name),
+            Some(name) => self.mount.join(name),
+        }
     }
 
     /// What it is allotted.
@@ -97,7 +117,9 @@ impl Group {
         self.write(&path, &snapshot.text)
     }
 
-    /// Threads that belong to it (not those that are there by their CPU alone).
+    /// Threads that belong to it (not those that are there by their CPU alone). Those of the
+    /// default group include those of its monitoring groups; on a machine that allots nothing the
+    /// kernel lists none for it.
     ///
     /// # Errors
     /// If the group is gone or its list is damaged.
@@ -112,7 +134,8 @@ impl Group {
         text.lines().map(id).collect()
     }
 
-    /// Moves one thread here. Threads that it starts later follow by themselves.
+    /// Moves one thread here. Threads that it starts later follow by themselves. A monitoring
+    /// group takes those of the default group only.
     ///
     /// # Errors
     /// ESRCH if the thread has ended; else the kernel's reason.

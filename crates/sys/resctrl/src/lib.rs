@@ -28,6 +28,6 @@ pub use info::{AssignMode, BandwidthInfo, CacheInfo, Info, MonitoringInfo, parse
 pub use knob::SchemataKnob;
 pub use mba::{AMD_UNLIMITED, MbaRules, MbaUnit};
 pub use monitor::{DomainCounters, Monitor, MonitorReading, parse_counter, parse_domain};
-pub use mount::{CpuSupport, Mount, parse_mounts};
+pub use mount::{CpuSupport, Mount, mount, mountable, parse_mounts, unmount};
 pub use schemata::{Line, ParseSchemataError, Resource, Schemata};
 pub use tree::{ClassBudget, Resctrl};

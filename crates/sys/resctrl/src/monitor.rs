@@ -158,6 +158,21 @@ impl Monitor {
         &self.group
     }
 
+    /// Takes a new baseline, after a monitoring group was made or removed within this group: what
+    /// its own counters jump by then moved nowhere. Traffic since the last reading is lost.
+    pub fn rebase(&mut self) {
+        let Ok(counters) = self.group.counters() else { return };
+        for (domain, raw) in counters {
+            for (tallies, raw) in
+                [(&mut self.total, raw.total_bytes), (&mut self.local, raw.local_bytes)]
+            {
+                if let (Some(tally), Ok(raw)) = (tallies.get_mut(&domain), raw) {
+                    tally.last_raw = raw;
+                }
+            }
+        }
+    }
+
     /// Reads all domains. A sum of which one domain is missing is that domain's gap; what it
     /// counted meanwhile is in the next sum.
     pub fn read(&mut self) -> MonitorReading {

@@ -1,5 +1,8 @@
 //! Whether and where resctrl is mounted, and what the CPU says of it.
 
+use crate::ResctrlError;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +16,44 @@ pub struct Mount {
     pub cdp: bool,
     /// Whether the MB line is in MB/s (`-o mba_MBps`).
     pub mba_mbps: bool,
+}
+
+/// Where the kernel has a folder for it, below the root.
+const POINT: &str = "sys/fs/resctrl";
+
+/// Where resctrl can be mounted on the machine below `root`: none if it is mounted, or if CPU or
+/// kernel have none.
+#[must_use]
+pub fn mountable(root: &Path) -> Option<PathBuf> {
+    let mounts = fs::read_to_string(root.join("proc/mounts")).ok()?;
+    (parse_mounts(&mounts).is_none() && is_supported(root)).then(|| root.join(POINT))
+}
+
+fn is_supported(root: &Path) -> bool {
+    let filesystems = fs::read_to_string(root.join("proc/filesystems")).unwrap_or_default();
+    filesystems.split_ascii_whitespace().any(|word| word == "resctrl")
+}
+
+/// Mounts resctrl at `at`, without options: percentages, and code and data alike. The kernel takes
+/// one mount at a time.
+///
+/// # Errors
+/// If the kernel refuses (no root, no folder, no such hardware).
+pub fn mount(at: &Path) -> Result<(), ResctrlError> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("resctrl", at, "resctrl", flags, None::<&std::ffi::CStr>)
+        .map_err(|error| ResctrlError::io("mount resctrl at", at, error.into()))
+}
+
+/// Unmounts what is mounted at `at`; nothing there is no error. All groups go with it.
+///
+/// # Errors
+/// If it is in use.
+pub fn unmount(at: &Path) -> Result<(), ResctrlError> {
+    match rustix::mount::unmount(at, UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(error) => Err(ResctrlError::io("unmount resctrl from", at, error.into())),
+    }
 }
 
 /// What the CPU offers (flags of /proc/cpuinfo).
@@ -110,10 +151,10 @@ pub(crate) fn find(root: &Path, cpu: &CpuSupport) -> Result<Mount, String> {
         mount.path = root.join(mount.path.strip_prefix("/").unwrap_or(&mount.path));
         return Ok(mount);
     }
-    let filesystems = fs::read_to_string(root.join("proc/filesystems")).unwrap_or_default();
-    if filesystems.split_ascii_whitespace().any(|word| word == "resctrl") {
+    if is_supported(root) {
         return Err("resctrl is supported but not mounted; \
-                    run `mount -t resctrl resctrl /sys/fs/resctrl`"
+                    run `mount -t resctrl resctrl /sys/fs/resctrl`, or set \
+                    agent.mount_resctrl = true and Quell mounts it while it guards"
             .to_owned());
     }
     let flags = cpu.resource_flags();

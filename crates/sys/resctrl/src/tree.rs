@@ -1,7 +1,7 @@
 //! The mounted tree: its groups, knobs and classes of service.
 
 use crate::ResctrlError;
-use crate::group::{Group, is_ours, refused};
+use crate::group::{Group, MONITORING, is_ours, refused};
 use crate::info::Info;
 use crate::knob::SchemataKnob;
 use crate::mount::{self, CpuSupport, Mount};
@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 
 /// Folders of the root that are no groups.
-const NO_GROUPS: [&str; 3] = ["info", "mon_data", "mon_groups"];
+const NO_GROUPS: [&str; 3] = ["info", "mon_data", MONITORING];
 
 /// A mounted resctrl.
 #[derive(Clone, Debug)]
@@ -77,17 +77,23 @@ impl Resctrl {
     /// # Errors
     /// If the tree cannot be read.
     pub fn groups(&self) -> Result<Vec<Group>, ResctrlError> {
-        let failed = |e| ResctrlError::io("list", &self.mount.path, e);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.mount.path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.path().is_dir() && !NO_GROUPS.contains(&name.as_str()) {
-                names.push(name);
+        let names = folders(&self.mount.path)?;
+        let groups = names.iter().filter(|name| !NO_GROUPS.contains(&name.as_str()));
+        Ok(groups.map(|name| Group::new(&self.mount.path, Some(name))).collect())
+    }
+
+    /// The default group's monitoring groups, whoever made them, by name; none on a machine that
+    /// does not monitor.
+    ///
+    /// # Errors
+    /// If the tree cannot be read.
+    pub fn monitoring_groups(&self) -> Result<Vec<Group>, ResctrlError> {
+        match folders(&self.mount.path.join(MONITORING)) {
+            Err(ResctrlError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(Vec::new())
             }
+            names => Ok(names?.iter().map(|n| Group::monitoring(&self.mount.path, n)).collect()),
         }
-        names.sort();
-        Ok(names.iter().map(|name| Group::new(&self.mount.path, Some(name))).collect())
     }
 
     /// Makes a group, or takes the one of this name that is there (after a restart). A fresh one
@@ -97,7 +103,21 @@ impl Resctrl {
     /// If the name does not begin with `quell`; [`ResctrlError::is_exhausted`] if all classes of
     /// service are taken.
     pub fn create(&self, name: &str) -> Result<Group, ResctrlError> {
-        let group = self.ours(name)?;
+        self.make(self.ours(name)?)
+    }
+
+    /// Makes a monitoring group of the default group, or takes the one of this name that is there.
+    /// It takes no class of service, so that machines which allot nothing have it too.
+    ///
+    /// # Errors
+    /// If the name does not begin with `quell`; [`ResctrlError::is_exhausted`] if the hardware
+    /// counts no more groups apart (RMIDs).
+    pub fn create_monitoring(&self, name: &str) -> Result<Group, ResctrlError> {
+        self.ours(name)?;
+        self.make(Group::monitoring(&self.mount.path, name))
+    }
+
+    fn make(&self, group: Group) -> Result<Group, ResctrlError> {
         let dir = group.dir();
         match fs::create_dir(&dir) {
             Ok(()) => Ok(group),
@@ -112,7 +132,21 @@ impl Resctrl {
     /// # Errors
     /// If the name does not begin with `quell`, or with the kernel's reason.
     pub fn remove(&self, name: &str) -> Result<(), ResctrlError> {
-        let dir = self.ours(name)?.dir();
+        self.unmake(&self.ours(name)?)
+    }
+
+    /// Removes a monitoring group; its threads are counted with the default group again. One that
+    /// is not there is no error.
+    ///
+    /// # Errors
+    /// If the name does not begin with `quell`, or with the kernel's reason.
+    pub fn remove_monitoring(&self, name: &str) -> Result<(), ResctrlError> {
+        self.ours(name)?;
+        self.unmake(&Group::monitoring(&self.mount.path, name))
+    }
+
+    fn unmake(&self, group: &Group) -> Result<(), ResctrlError> {
+        let dir = group.dir();
         match fs::remove_dir(&dir) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(refused(&self.mount.path, "remove group".to_owned(), &dir, e))
@@ -166,4 +200,18 @@ impl Resctrl {
         }
         Ok(Group::new(&self.mount.path, Some(name)))
     }
+}
+
+/// Names of the folders in `dir`, in order.
+fn folders(dir: &Path) -> Result<Vec<String>, ResctrlError> {
+    let failed = |e| ResctrlError::io("list", dir, e);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.path().is_dir() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
 }

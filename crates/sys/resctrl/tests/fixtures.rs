@@ -194,6 +194,21 @@ fn damage_is_told_and_nothing_is_written() {
 }
 
 #[test]
+fn only_what_is_supported_and_not_mounted_can_be_mounted() {
+    for name in ["no-support", "intel-skx-full", "monitoring-only"] {
+        assert_eq!(quell_resctrl::mountable(&fixture(name)), None, "{name}");
+    }
+    let tree = Tree::plain("not-mounted");
+    let point = quell_resctrl::mountable(tree.root()).unwrap();
+    assert_eq!(point, tree.root().join("sys/fs/resctrl"));
+    // No such folder here, so that no machine mounts it.
+    let error = quell_resctrl::mount(&point).unwrap_err();
+    assert!(error.to_string().contains("cannot mount resctrl at"), "{error}");
+    quell_resctrl::unmount(&point).unwrap();
+    told("not-mounted", CapabilityKind::ResctrlMonitoring, false, "agent.mount_resctrl = true");
+}
+
+#[test]
 fn a_mount_point_without_info_is_told() {
     let tree = Tree::plain("not-mounted");
     let mounts = "resctrl /sys/fs/resctrl resctrl rw 0 0\n";

@@ -48,6 +48,7 @@ fn settings(
     let on_foreign_change = reader.get(&key::ON_FOREIGN_CHANGE);
     let adopt = reader.get(&key::ADOPT);
     let manage = reader.optional(&key::MANAGE);
+    let mount_resctrl = reader.get(&key::MOUNT_RESCTRL);
     Some(AgentConfig {
         interval: interval?,
         fast_interval: fast_interval?,
@@ -57,6 +58,7 @@ fn settings(
         law: law?,
         adopt: adopt?,
         manage: manage?,
+        mount_resctrl: mount_resctrl?,
         experiments: experiments?,
         law_spot: reader.spot_of("law"),
         manage_spot: reader.spot_of("manage"),

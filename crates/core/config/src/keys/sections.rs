@@ -42,6 +42,9 @@ keys! {
          group for them. Services and batch groups can say otherwise.";
     MANAGE: CpuList = "manage", CpuList, Default::Nothing("all CPUs that are online"),
         "The CPUs that services and batch share; the others are left alone.";
+    MOUNT_RESCTRL: Bool = "mount_resctrl", Bool, Default::Value("false"),
+        "Whether resctrl is mounted at /sys/fs/resctrl where the machine has it and nobody \
+         mounted it; it is unmounted in the end.";
     EXPERIMENTS: TableOf = "experiments", TableOf, Default::Nothing("the defaults below"),
         "Short holds of batch that show its harm: the table [agent.experiments].";
 
@@ -130,6 +133,7 @@ pub(crate) static AGENT: Section = Section {
         &LAW,
         &ADOPT,
         &MANAGE,
+        &MOUNT_RESCTRL,
         &EXPERIMENTS,
     ],
 };

@@ -5,7 +5,9 @@ use crate::clock;
 use crate::experiment::Player;
 use crate::tenant::TenantState;
 use quell_platform::{PlatformError, Scope};
-use quell_types::{Gap, HostReading, Sample, Tenant, TenantReading, Time};
+use quell_types::{
+    BandwidthReading, Gap, HostReading, Reading, Sample, Tenant, TenantReading, Time,
+};
 use std::collections::BTreeMap;
 
 /// Full samples between two looks for a service's listening sockets.
@@ -21,6 +23,9 @@ impl Linux {
                 if tenant.refind(&self.layout, &mut self.meter, &root) {
                     let (group, is_service) = (&tenant.group, tenant.is_service());
                     self.knobs.install(name, group, is_service, self.systemctl.as_ref());
+                    self.traffic.track(name, group);
+                } else {
+                    self.traffic.forget(name);
                 }
             } else if retry_meter && tenant.wants_metering() {
                 tenant.begin_metering(&mut self.meter, &root);
@@ -57,9 +62,17 @@ impl Linux {
         HostReading {
             cpu: if full { self.machine.cpu_times() } else { Err(later()) },
             pressure: if full { self.machine.pressure() } else { Err(later()) },
-            memory: if full { self.resources.host() } else { Err(later()) },
+            memory: if full { self.memory() } else { Err(later()) },
             power: if full { self.hardware.power(time) } else { Err(later()) },
             frequency_khz: if full { self.hardware.frequency_khz() } else { Err(later()) },
+        }
+    }
+
+    /// Memory traffic of the machine, counted by the same means as that of the tenants.
+    fn memory(&self) -> Reading<BandwidthReading> {
+        match self.resources.counts_bandwidth() {
+            Ok(()) => self.resources.host(),
+            Err(_) => self.traffic.host(),
         }
     }
 
@@ -70,10 +83,11 @@ impl Linux {
         let time = clock::now();
         if full {
             self.resources.prepare(&mut self.journal, self.tenants.values());
+            self.traffic.count();
         }
-        let (meter, resources) = (&mut self.meter, &self.resources);
+        let (meter, resources, traffic) = (&mut self.meter, &self.resources, &self.traffic);
         let one = |tenant: &mut TenantState| {
-            if full { tenant.read(meter, resources) } else { tenant.read_fast(meter) }
+            if full { tenant.read(meter, resources, traffic) } else { tenant.read_fast(meter) }
         };
         let tenants = each(&mut self.tenants, one);
         let mut knobs = if full { self.knobs.read() } else { self.knobs.last() };

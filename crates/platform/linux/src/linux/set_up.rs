@@ -119,6 +119,7 @@ impl Linux {
             path if path == adopt::adopted_path(&name) => Selector::Cgroup(path.to_owned()),
             _ => selector.clone(),
         };
+        self.traffic.track(&name, &group);
         let state = TenantState::new(name.clone(), role, selector, group, &mut self.meter, &root);
         self.tenants.insert(name, state);
     }

@@ -1,6 +1,7 @@
 //! A pretended resctrl: the state, the checks and the words of the kernel (fs/resctrl), written
 //! apart from the crate under test so that both can be wrong only separately.
 
+use super::monitoring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -25,20 +26,21 @@ enum Values {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Group {
+pub(super) struct Group {
     values: BTreeMap<(String, u32), u64>,
-    tasks: BTreeSet<u32>,
+    pub(super) tasks: BTreeSet<u32>,
     cpus: BTreeSet<u32>,
-    moved: BTreeMap<u32, u64>,
+    pub(super) moved: BTreeMap<u32, u64>,
 }
 
 pub(crate) struct Kernel {
-    info: BTreeMap<String, String>,
+    pub(super) info: BTreeMap<String, String>,
     resources: Vec<Resource>,
     padded: bool,
     domains: Vec<u32>,
     online: BTreeSet<u32>,
-    groups: BTreeMap<String, Group>,
+    /// Monitoring groups are `mon_groups/NAME`, the default group "".
+    pub(super) groups: BTreeMap<String, Group>,
     status: String,
 }
 
@@ -48,12 +50,13 @@ pub(crate) enum Node {
     File(String),
 }
 
-type Refusal = i32;
+pub(super) type Refusal = i32;
 
 impl Kernel {
     /// Takes shape and limits from a fixture.
     pub(crate) fn load(tree: &Path) -> Self {
-        let text = fs::read_to_string(tree.join("schemata")).unwrap();
+        // A machine that allots nothing has none.
+        let text = fs::read_to_string(tree.join("schemata")).unwrap_or_default();
         let mut kernel = Kernel {
             info: BTreeMap::new(),
             resources: text.lines().map(|line| resource(tree, line)).collect(),
@@ -63,7 +66,10 @@ impl Kernel {
             groups: BTreeMap::new(),
             status: "ok".into(),
         };
-        kernel.domains = kernel.resources.last().unwrap().domains.clone();
+        kernel.domains = match kernel.resources.last() {
+            Some(resource) => resource.domains.clone(),
+            None => monitoring::domains(&tree.join("mon_data")),
+        };
         collect(&tree.join("info"), "info", &mut kernel.info);
         let mut default = kernel.fresh(0);
         default.cpus = kernel.online.clone();
@@ -72,7 +78,12 @@ impl Kernel {
         kernel
     }
 
-    fn fresh(&self, stale: u64) -> Group {
+    /// Whether a group has a schemata.
+    pub(super) fn allots_to(&self, group: &str) -> bool {
+        !self.resources.is_empty() && !monitoring::is_key(group)
+    }
+
+    pub(super) fn fresh(&self, stale: u64) -> Group {
         let mut group = Group::default();
         for resource in &self.resources {
             for domain in &resource.domains {
@@ -98,9 +109,11 @@ impl Kernel {
         let (group, rest) = self.split(path)?;
         match rest {
             "" => Some(Node::Dir(self.group_entries(&group))),
+            "schemata" | "mode" if !self.allots_to(&group) => None,
             "schemata" => Some(Node::File(self.schemata(&group))),
             "mode" => Some(Node::File("shareable\n".into())),
-            "tasks" => Some(Node::File(lines(&self.groups[&group].tasks))),
+            "mon_groups" if group.is_empty() => Some(Node::Dir(self.monitoring_groups()?)),
+            "tasks" => Some(Node::File(lines(&self.listed(&group)))),
             "cpus_list" => Some(Node::File(list(&self.groups[&group].cpus))),
             "mon_data" => {
                 let dirs = self.domains.iter().map(|d| (format!("mon_L3_{d:02}"), true));
@@ -128,15 +141,15 @@ impl Kernel {
     fn read_counter(&self, group: &str, rest: &str) -> Option<Node> {
         let mut parts = rest.strip_prefix("mon_data/mon_L3_")?.split('/');
         let domain: u32 = parts.next()?.parse().ok()?;
-        let moved = self.groups.get(group)?.moved.get(&domain)?;
+        let moved = self.moved_with_parts(group, domain)?;
         let value = match parts.next() {
             None => {
                 let names = ["llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"];
                 return Some(Node::Dir(names.map(|name| (name.to_owned(), false)).into()));
             }
             Some("llc_occupancy") => 4 * GROWTH_BYTES,
-            Some("mbm_total_bytes") => *moved,
-            Some("mbm_local_bytes") => *moved / 2,
+            Some("mbm_total_bytes") => moved,
+            Some("mbm_local_bytes") => moved / 2,
             Some(_) => return None,
         };
         Some(Node::File(format!("{value}\n")))
@@ -154,18 +167,27 @@ impl Kernel {
     }
 
     fn group_entries(&self, group: &str) -> Vec<(String, bool)> {
-        let files = ["schemata", "mode", "tasks", "cpus_list"];
-        let mut entries: Vec<_> = files.map(|name| (name.to_owned(), false)).into();
+        let files: &[&str] = match self.allots_to(group) {
+            true => &["schemata", "mode", "tasks", "cpus_list"],
+            false => &["tasks", "cpus_list"],
+        };
+        let mut entries: Vec<_> = files.iter().map(|name| ((*name).to_owned(), false)).collect();
         entries.push(("mon_data".to_owned(), true));
         if group.is_empty() {
             entries.push(("info".to_owned(), true));
-            let names = self.groups.keys().filter(|name| !name.is_empty());
+            entries.extend(self.monitoring_groups().map(|_| ("mon_groups".to_owned(), true)));
+            let names = self.classes().filter(|name| !name.is_empty());
             entries.extend(names.map(|name| (name.clone(), true)));
         }
         entries
     }
 
     fn split<'p>(&self, path: &'p str) -> Option<(String, &'p str)> {
+        if let Some(inner) = path.strip_prefix("mon_groups/") {
+            let (name, rest) = inner.split_once('/').unwrap_or((inner, ""));
+            let group = monitoring::key(name);
+            return self.groups.contains_key(&group).then_some((group, rest));
+        }
         let (first, rest) = path.split_once('/').unwrap_or((path, ""));
         if !first.is_empty() && self.groups.contains_key(first) {
             return Some((first.to_owned(), rest));
@@ -192,7 +214,7 @@ impl Kernel {
         text
     }
 
-    fn say(&mut self, why: impl Into<String>, errno: i32) -> Refusal {
+    pub(super) fn say(&mut self, why: impl Into<String>, errno: i32) -> Refusal {
         self.status = why.into();
         errno
     }
@@ -240,11 +262,7 @@ impl Kernel {
         if !Path::new(&format!("/proc/{task}")).exists() {
             return Err(self.say(format!("No task {task}"), libc::ESRCH));
         }
-        self.groups.values_mut().for_each(|g| {
-            g.tasks.remove(&task);
-        });
-        self.groups.get_mut(group).unwrap().tasks.insert(task);
-        Ok(())
+        self.move_task(group, task)
     }
 
     fn write_cpus(&mut self, group: &str, text: &str) -> Result<(), Refusal> {
@@ -267,6 +285,9 @@ impl Kernel {
 
     /// Makes a class of service.
     pub(crate) fn mkdir(&mut self, parent: &str, name: &str) -> Result<(), Refusal> {
+        if parent == "mon_groups" {
+            return self.make_monitoring(name);
+        }
         if !parent.is_empty() {
             return Err(libc::EPERM);
         }
@@ -274,8 +295,11 @@ impl Kernel {
             return Err(libc::EEXIST);
         }
         self.status = "ok".into();
-        let classes = self.resources.iter().map(|r| r.classes).min().unwrap();
-        if self.groups.len() >= classes {
+        // Only machines that allot something have classes at all.
+        let Some(classes) = self.resources.iter().map(|r| r.classes).min() else {
+            return Err(libc::EPERM);
+        };
+        if self.classes().count() >= classes {
             return Err(self.say("Out of CLOSIDs", libc::ENOSPC));
         }
         let group = self.fresh(STALE_BYTES);
@@ -285,6 +309,10 @@ impl Kernel {
 
     /// Removes one; what belonged to it goes back to the default group.
     pub(crate) fn rmdir(&mut self, parent: &str, name: &str) -> Result<(), Refusal> {
+        if parent == "mon_groups" {
+            let gone = self.groups.remove(&monitoring::key(name));
+            return gone.map(drop).ok_or(libc::EPERM);
+        }
         if !parent.is_empty() || name.is_empty() || !self.groups.contains_key(name) {
             return Err(libc::EPERM);
         }

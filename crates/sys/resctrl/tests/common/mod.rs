@@ -4,12 +4,14 @@
 
 mod fuse;
 mod kernel;
+mod monitoring;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-pub(crate) use kernel::{GROWTH_BYTES, Kernel};
+pub(crate) use fuse::mount;
+pub(crate) use kernel::{GROWTH_BYTES, Kernel, STALE_BYTES};
 
 pub(crate) const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../fixtures/resctrl");
 
