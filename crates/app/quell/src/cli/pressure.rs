@@ -1,11 +1,14 @@
 //! `quell pressure`: one contention kernel at a chosen intensity.
 
 use anyhow::Context as _;
-use quell_pressure::{Idle, Intensity, Options, Plan, Progress, Report, Resource, Stop};
+use quell_pressure::{
+    Idle, Intensity, Options, PageSize, Plan, PressureError, Progress, Report, Resource, Stop,
+};
 use quell_topology::Machine;
 use quell_types::CpuSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Time to arm and to report, beyond the pressure itself, before the process is ended by alarm.
@@ -14,10 +17,13 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// Presses on one shared resource and reports the work done.
 ///
 /// A line of progress appears each interval, a report at the end. Ctrl-C and SIGTERM end it early.
+/// Intensity is the share of a capacity that is occupied, or the share of time at work.
 #[derive(Debug, clap::Args)]
+#[command(after_help = list())]
 pub(crate) struct Args {
-    /// llc, membw, cpu or network.
-    resource: Resource,
+    /// What to press on, as below; list explains all.
+    #[arg(value_name = "RESOURCE")]
+    what: What,
     /// How hard, 0 to 100.
     #[arg(long, value_name = "PERCENT", conflicts_with = "ramp")]
     intensity: Option<Intensity>,
@@ -33,9 +39,9 @@ pub(crate) struct Args {
     /// Threads; one for each CPU named, else one.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// For how long.
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
-    seconds: f64,
+    /// For how long; 10 if left out, for bus-lock 0.5.
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
     /// What happens in the idle part of a slice: spin or sleep.
     #[arg(long, default_value = "spin", value_name = "HOW")]
     idle: Idle,
@@ -60,13 +66,66 @@ pub(crate) struct Args {
     /// network: send from this namespace, a file as /run/netns/NAME.
     #[arg(long, value_name = "FILE")]
     netns: Option<PathBuf>,
+    /// Caches: the size of the last-level one, where the machine does not tell.
+    #[arg(long, value_name = "BYTES")]
+    llc_bytes: Option<u64>,
+    /// Caches: the size of the core's own one under pressure, likewise.
+    #[arg(long, value_name = "BYTES")]
+    cache_bytes: Option<u64>,
+    /// memory-bandwidth: memory to stream through; memory-capacity: what 100 are.
+    #[arg(long, value_name = "BYTES")]
+    region_bytes: Option<u64>,
+    /// tlb: pages to touch, small or huge (2 MiB of memory for each entry).
+    #[arg(long, value_name = "SIZE", default_value = "small")]
+    pages: PageSize,
+    /// tlb: entries of the second level, where the processor does not tell.
+    #[arg(long, value_name = "N")]
+    tlb_entries: Option<u64>,
+    /// storage: a folder on the disk; the one for temporary files if left out.
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// storage: what 100 are; all that is free less a reserve, or 256 MiB for bandwidth.
+    #[arg(long, value_name = "BYTES")]
+    storage_bytes: Option<u64>,
+    /// bus-lock: I know that this stops the memory accesses of all tenants of this host.
+    #[arg(long)]
+    i_know_this_hurts_everyone: bool,
     /// Progress and report as JSON, one line each.
     #[arg(long)]
     json: bool,
 }
 
+/// What the first word asks for.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    List,
+    Kernel(Resource),
+}
+
+impl FromStr for What {
+    type Err = PressureError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "list" { Ok(What::List) } else { text.parse().map(What::Kernel) }
+    }
+}
+
+/// One line for each resource: its names, and what its kernel does.
+fn list() -> String {
+    let line = |resource: Resource| {
+        let other = resource.aliases().join(", ");
+        let other = if other.is_empty() { other } else { format!(" ({other})") };
+        format!("  {:<28} {}\n", format!("{resource}{other}"), resource.words())
+    };
+    format!("Resources:\n{}", Resource::ALL.map(line).concat())
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let options = args.options()?;
+    let What::Kernel(resource) = args.what else {
+        anyhow::ensure!(!args.json, "the list is for readers: it has no JSON");
+        return super::files::print_text(list().trim_end());
+    };
+    let options = args.options(resource)?;
     let stop = Stop::new()?;
     stop.on_signals()?;
     quell_pressure::bound_process(Duration::from_secs_f64(options.seconds) + MARGIN);
@@ -80,8 +139,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Args {
-    fn options(&self) -> anyhow::Result<Options> {
-        let mut options = Options::new(self.resource);
+    fn options(&self, resource: Resource) -> anyhow::Result<Options> {
+        let mut options = Options::new(resource);
         options.plan = match (self.intensity, self.ramp) {
             (Some(intensity), _) => Plan::Hold(intensity),
             (None, Some(ramp)) => ramp,
@@ -92,10 +151,19 @@ impl Args {
         }
         options.cpus = self.cpus.clone().unwrap_or_default();
         options.threads = self.threads;
-        options.seconds = span("--seconds", self.seconds)?.as_secs_f64();
+        let usual = if resource == Resource::BusLock { 0.5 } else { options.seconds };
+        options.seconds = span("--seconds", self.seconds.unwrap_or(usual))?.as_secs_f64();
         options.idle = self.idle;
         options.interval = span("--interval", self.interval)?;
         options.feed.clone_from(&self.feed);
+        options.llc_bytes = self.llc_bytes;
+        options.cache_bytes = self.cache_bytes;
+        options.region_bytes = self.region_bytes;
+        options.pages = self.pages;
+        options.tlb_entries = self.tlb_entries;
+        options.storage.folder.clone_from(&self.folder);
+        options.storage.bytes = self.storage_bytes;
+        options.hurts_everyone = self.i_know_this_hurts_everyone;
         options.network.peer = self.peer;
         options.network.flows = self.flows;
         options.network.congestion.clone_from(&self.congestion);

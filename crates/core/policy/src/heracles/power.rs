@@ -58,7 +58,6 @@ impl Power {
     }
 
     /// One socket; `knobs` are those of its domains that are batch's alone.
-
     fn round(
         &mut self,
         ledger: &mut Ledger,
