@@ -1,0 +1,202 @@
+//! Who holds how much of one last-level cache (S-4).
+//!
+//! # Problem
+//! Occupancy follows insertions: whoever misses more takes more, within the ways that its mask
+//! allows. Masks may overlap, so a class's lines lie in several regions with different rivals.
+//!
+//! # Idea
+//! The cache is cut into *regions*: ways that the same classes may fill. A class inserts into its
+//! regions in proportion to their size. An insertion replaces any line of the region with equal
+//! chance, so in a region of size S with insertions R in all,
+//! `d o_i/dt = r_i - R * o_i / S`: first-order dynamics whose rest point is a share in proportion
+//! to insertions.
+//!
+//! The step is implicit, `o_i' = (o_i + dt r_i) / (1 + dt R / S)`, hence stable for every step and
+//! never over S in sum. Units: bytes, seconds.
+
+/// One region.
+#[derive(Clone, Debug)]
+struct Region {
+    bytes: f64,
+    /// Which holders may fill it.
+    allowed: Vec<bool>,
+    held: Vec<f64>,
+}
+
+/// One cache with its holders.
+#[derive(Clone, Debug)]
+pub(crate) struct CacheState {
+    way_bytes: f64,
+    ways: u32,
+    masks: Vec<u64>,
+    /// Bytes that each holder may fill.
+    rooms: Vec<f64>,
+    regions: Vec<Region>,
+}
+
+impl CacheState {
+    pub(crate) fn new(bytes: f64, ways: u32) -> Self {
+        let way_bytes = bytes / f64::from(ways);
+        Self { way_bytes, ways, masks: Vec::new(), rooms: Vec::new(), regions: Vec::new() }
+    }
+
+    /// A new holder that may fill these ways; answers its number.
+    pub(crate) fn add(&mut self, mask: u64) -> usize {
+        self.masks.push(mask);
+        for region in &mut self.regions {
+            region.held.push(0.0);
+            region.allowed.push(false);
+        }
+        self.cut();
+        self.masks.len() - 1
+    }
+
+    /// Another mask. What lies outside stays until others push it out.
+    pub(crate) fn set_mask(&mut self, holder: usize, mask: u64) {
+        if self.masks[holder] != mask {
+            self.masks[holder] = mask;
+            self.cut();
+        }
+    }
+
+    /// Gives back what a holder held: its program has ended.
+    pub(crate) fn clear(&mut self, holder: usize) {
+        self.regions.iter_mut().for_each(|region| region.held[holder] = 0.0);
+    }
+
+    /// Bytes held, all regions.
+    pub(crate) fn held(&self, holder: usize) -> f64 {
+        self.regions.iter().map(|region| region.held[holder]).sum()
+    }
+
+    /// Bytes held by all.
+    pub(crate) fn all_held(&self) -> f64 {
+        self.regions.iter().flat_map(|region| &region.held).sum()
+    }
+
+    /// Cuts the ways anew after masks have changed; lines stay where they are, spread evenly over
+    /// the ways of their old region.
+    fn cut(&mut self) {
+        let holders = self.masks.len();
+        let room = |mask: &u64| f64::from(mask.count_ones().max(1)) * self.way_bytes;
+        self.rooms = self.masks.iter().map(room).collect();
+        let old = std::mem::take(&mut self.regions);
+        let ways_of_old: Vec<f64> = old.iter().map(|r| r.bytes / self.way_bytes).collect();
+        let mut old_index = (0..old.len())
+            .flat_map(|i| std::iter::repeat_n(i, ways_of_old[i].round() as usize))
+            .collect::<Vec<_>>()
+            .into_iter();
+        for way in 0..self.ways {
+            let allowed: Vec<bool> = self.masks.iter().map(|mask| mask >> way & 1 == 1).collect();
+            if self.regions.last().is_none_or(|last| last.allowed != allowed) {
+                self.regions.push(Region { bytes: 0.0, allowed, held: vec![0.0; holders] });
+            }
+            let Some(region) = self.regions.last_mut() else { continue };
+            region.bytes += self.way_bytes;
+            if let Some(from) = old_index.next() {
+                for (mine, theirs) in region.held.iter_mut().zip(&old[from].held) {
+                    *mine += theirs / ways_of_old[from];
+                }
+            }
+        }
+    }
+
+    /// Lets `seconds` pass with these insertions (bytes/s) and working sets (bytes). Answers the
+    /// largest change as a share of the cache.
+    pub(crate) fn step(&mut self, seconds: f64, inserts: &[f64], most: &[f64]) -> f64 {
+        let rooms = &self.rooms;
+        let whole = self.way_bytes * f64::from(self.ways);
+        let mut moved: f64 = 0.0;
+        for region in &mut self.regions {
+            let size = region.bytes;
+            let into = |i: usize, allowed: bool| {
+                if allowed { inserts[i] * size / rooms[i] } else { 0.0 }
+            };
+            let all: f64 = region.allowed.iter().enumerate().map(|(i, a)| into(i, *a)).sum();
+            let shrink = 1.0 / (1.0 + seconds * all / size);
+            for (i, held) in region.held.iter_mut().enumerate() {
+                let limit = most[i] * size / rooms[i];
+                let next = (*held + seconds * into(i, region.allowed[i])) * shrink;
+                let next =
+                    if region.allowed[i] { next.min(limit.max(*held * shrink)) } else { next };
+                moved = moved.max((next - *held).abs() / whole);
+                *held = next;
+            }
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: f64 = 1_048_576.0;
+
+    fn settle(cache: &mut CacheState, inserts: &[f64], most: &[f64]) {
+        for _ in 0..20_000 {
+            cache.step(0.001, inserts, most);
+        }
+    }
+
+    #[test]
+    fn shares_follow_insertions_and_stay_within_masks() {
+        let mut cache = CacheState::new(16.0 * MIB, 16);
+        let (a, b) = (cache.add(0xffff), cache.add(0xffff));
+        settle(&mut cache, &[3e8, 1e8], &[1e9, 1e9]);
+        assert!((cache.held(a) / cache.held(b) - 3.0).abs() < 0.01);
+        cache.set_mask(a, 0x000f);
+        cache.set_mask(b, 0xfff0);
+        settle(&mut cache, &[3e8, 1e8], &[1e9, 1e9]);
+        assert!((cache.held(a) / MIB - 4.0).abs() < 0.05, "{}", cache.held(a) / MIB);
+        assert!((cache.held(b) / MIB - 12.0).abs() < 0.05, "{}", cache.held(b) / MIB);
+    }
+
+    #[test]
+    fn nobody_holds_more_than_the_working_set() {
+        let mut cache = CacheState::new(16.0 * MIB, 16);
+        let a = cache.add(0xffff);
+        settle(&mut cache, &[1e9], &[2.0 * MIB]);
+        assert!((cache.held(a) / MIB - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn new_masks_move_no_line() {
+        let mut cache = CacheState::new(16.0 * MIB, 16);
+        let (a, b) = (cache.add(0xffff), cache.add(0xffff));
+        settle(&mut cache, &[3e8, 1e8], &[1e9, 1e9]);
+        let before = (cache.held(a), cache.held(b));
+        cache.set_mask(a, 0x00f0);
+        let after = (cache.held(a), cache.held(b));
+        assert!((before.0 - after.0).abs() < 1.0 && (before.1 - after.1).abs() < 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn holdings_never_exceed_the_cache_nor_a_region(
+            steps in proptest::collection::vec(
+                (0.0001f64..0.05, 0.0f64..2e10, 0.0f64..2e10, 0.0f64..2e10, 1u64..0x7ff, 1u64..0x7ff),
+                1..40,
+            ),
+        ) {
+            let size = 33.0 * MIB;
+            let mut cache = CacheState::new(size, 11);
+            for _ in 0..3 {
+                cache.add(0x7ff);
+            }
+            for (seconds, a, b, c, mask_a, mask_b) in steps {
+                cache.set_mask(0, mask_a);
+                cache.set_mask(1, mask_b);
+                cache.step(seconds, &[a, b, c], &[1e9, 5.0 * MIB, 1e9]);
+                let held: f64 = (0..3).map(|i| cache.held(i)).sum();
+                prop_assert!(held <= size * (1.0 + 1e-9), "{held} of {size}");
+                for region in &cache.regions {
+                    let held: f64 = region.held.iter().sum();
+                    prop_assert!(held <= region.bytes * (1.0 + 1e-9));
+                    prop_assert!(region.held.iter().all(|h| *h >= 0.0));
+                }
+            }
+        }
+    }
+}

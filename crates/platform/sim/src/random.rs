@@ -1,0 +1,81 @@
+//! Seeded randomness. Every consumer has a stream of its own, so adding one changes no other.
+//!
+//! Transcendental functions come from `libm`, which computes the same bits everywhere.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// One stream of random numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream(ChaCha8Rng);
+
+impl Stream {
+    /// The stream `number` of a seed.
+    pub(crate) fn new(seed: u64, number: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(number);
+        Self(rng)
+    }
+
+    /// Uniform in (0, 1].
+    pub(crate) fn uniform(&mut self) -> f64 {
+        // 53 bits, never 0, so that its logarithm exists.
+        ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform between two values.
+    pub(crate) fn between(&mut self, least: f64, most: f64) -> f64 {
+        least + (most - least) * self.uniform()
+    }
+
+    /// Exponential with this mean.
+    pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * libm::log(self.uniform())
+    }
+
+    /// Standard normal (Box and Muller).
+    pub(crate) fn normal(&mut self) -> f64 {
+        let radius = libm::sqrt(-2.0 * libm::log(self.uniform()));
+        radius * libm::cos(2.0 * std::f64::consts::PI * self.uniform())
+    }
+
+    /// Log-normal with this mean and coefficient of variation; the mean itself at 0.
+    pub(crate) fn log_normal(&mut self, mean: f64, variation: f64) -> f64 {
+        if variation <= 0.0 {
+            return mean;
+        }
+        let variance = libm::log(1.0 + variation * variation);
+        mean * libm::exp(self.normal() * libm::sqrt(variance) - variance / 2.0)
+    }
+
+    /// A factor around 1 with this standard deviation, never negative.
+    pub(crate) fn noise(&mut self, deviation: f64) -> f64 {
+        if deviation <= 0.0 { 1.0 } else { (1.0 + deviation * self.normal()).max(0.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_repeat_and_differ() {
+        let draw = |seed, number| Stream::new(seed, number).uniform();
+        assert_eq!(draw(1, 2).to_bits(), draw(1, 2).to_bits());
+        assert_ne!(draw(1, 2).to_bits(), draw(1, 3).to_bits());
+        assert_ne!(draw(1, 2).to_bits(), draw(2, 2).to_bits());
+    }
+
+    #[test]
+    fn means_and_variations_are_those_asked_for() {
+        let mut stream = Stream::new(7, 0);
+        let n = 40_000;
+        let values: Vec<f64> = (0..n).map(|_| stream.log_normal(3.0, 0.5)).collect();
+        let mean = values.iter().sum::<f64>() / f64::from(n);
+        let var = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / f64::from(n);
+        assert!((mean - 3.0).abs() < 0.05, "{mean}");
+        assert!((var.sqrt() / mean - 0.5).abs() < 0.03, "{}", var.sqrt() / mean);
+        let mean = (0..n).map(|_| stream.exponential(2.0)).sum::<f64>() / f64::from(n);
+        assert!((mean - 2.0).abs() < 0.05, "{mean}");
+    }
+}

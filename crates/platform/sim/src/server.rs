@@ -1,0 +1,199 @@
+//! The simulated server as a platform.
+
+mod body;
+mod capabilities;
+mod experiment;
+mod knobs;
+mod reading;
+mod sensors;
+mod tasks;
+mod truth;
+
+pub use truth::Truth;
+
+use crate::scene::{Scene, SceneError};
+use crate::workload::Program;
+use body::Body;
+use quell_platform::{
+    KnobJournal, MemoryStore, Platform, PlatformError, Scope, Store, StoreError, Undo, Undoer,
+};
+use quell_types::{
+    Action, CapabilityReport, Knob, Outcome, Sample, Setting, Setup, TaskId, Tenant,
+};
+use std::time::Duration;
+
+/// A simulated server. Its clock moves only by [`Platform::sample`] and [`SimServer::advance`].
+///
+/// `S` keeps the knob journal, so that a full disk can be simulated.
+#[derive(Debug)]
+pub struct SimServer<S = MemoryStore> {
+    body: Body,
+    journal: KnobJournal<S>,
+}
+
+impl SimServer {
+    /// A server as the scene describes it, with the knob journal in memory.
+    ///
+    /// # Errors
+    /// What cannot be played.
+    pub fn new(scene: &Scene) -> Result<Self, SceneError> {
+        scene.validate()?;
+        let store = MemoryStore::default();
+        // A store in memory that was never written has nothing that could not be read.
+        let Ok(journal) = KnobJournal::open(store) else { unreachable!("an empty store") };
+        Ok(Self { body: Body::new(scene), journal })
+    }
+}
+
+impl<S: Store> SimServer<S> {
+    /// The same with a journal of one's own.
+    ///
+    /// # Errors
+    /// What cannot be played, or that the journal cannot be read.
+    pub fn with_journal(scene: &Scene, store: S) -> Result<Result<Self, StoreError>, SceneError> {
+        scene.validate()?;
+        let body = Body::new(scene);
+        Ok(KnobJournal::open(store).map(|journal| Self { body, journal }))
+    }
+
+    /// Lets time pass without a sample.
+    pub fn advance(&mut self, span: Duration) {
+        let to = self.body.now() + span.as_nanos() as u64;
+        self.body.run_until(to);
+    }
+
+    /// What is really going on, without noise: for tests and reports, never for policies.
+    pub fn truth(&mut self) -> Truth {
+        self.body.truth()
+    }
+
+    /// Puts a task into the queue; it begins when an action starts it.
+    pub fn submit(&mut self, spec: quell_types::TaskSpec) -> TaskId {
+        self.body.tasks.submit(spec)
+    }
+
+    /// Changes a knob behind the agent's back, as another program would.
+    ///
+    /// # Errors
+    /// The knob is not there, or does not take this.
+    pub fn change_behind(&mut self, knob: &Knob, to: &Setting) -> Result<(), String> {
+        self.body.set_now(knob, to)
+    }
+
+    /// Starts a program in a batch group, outside the queue.
+    ///
+    /// # Errors
+    /// There is no such batch group, or the program cannot be.
+    pub fn start(&mut self, tenant: &Tenant, program: &Program) -> Result<(), String> {
+        program.validate(self.body.world.machine.nodes()).map_err(|error| error.to_string())?;
+        let group = self.body.batch_group(tenant)?;
+        self.body.world.add_work(group, program, None);
+        Ok(())
+    }
+
+    /// From now on clients offer this load to a service.
+    ///
+    /// # Errors
+    /// There is no such service, or the load cannot be.
+    pub fn set_load(&mut self, service: &Tenant, load: crate::Load) -> Result<(), String> {
+        if !load.is_sound() {
+            return Err("the load is not finite, negative, or goes back in time".into());
+        }
+        let number = self.body.service_number(service)?;
+        self.body.world.services[number].set_load(load);
+        Ok(())
+    }
+
+    /// The agent dies: what it had in memory is gone, its experiment stays as it stands, its tasks
+    /// and knobs too. Answers the server with an agent begun anew on the same journal.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn agent_dies(mut self, store: S) -> Result<Self, StoreError> {
+        self.body.forget_agent();
+        let journal = KnobJournal::open(store)?;
+        Ok(Self { body: self.body, journal })
+    }
+
+    fn set(&mut self, knob: &Knob, to: &Setting) -> Result<Result<(), String>, StoreError> {
+        let Some(old) = self.body.knobs.standing(knob) else {
+            return Ok(Err(format!("{knob} is not here")));
+        };
+        if let Err(why) = self.body.knobs.check(knob, to) {
+            return Ok(Err(why));
+        }
+        self.journal.before_write(&knob.to_string(), || vec![knobs::undo(knob, &old)])?;
+        self.body.send(knob, to);
+        Ok(Ok(()))
+    }
+
+    fn carry_out(&mut self, action: &Action) -> Result<Result<(), String>, StoreError> {
+        match action {
+            Action::Set { knob, to } => {
+                if matches!(knob, Knob::Frozen { .. }) {
+                    self.body.free_groups("the group was frozen or thawed by a law");
+                }
+                self.set(knob, to)
+            }
+            Action::StartTask { task, tenant } => Ok(self.body.start_task(*task, tenant)),
+            Action::StopTask { task } => Ok(self.body.stop_task(*task)),
+            Action::Play(experiment) => {
+                let known = |group| self.body.batch_group(group).map(drop);
+                if let Err(why) = experiment.groups.iter().try_for_each(known) {
+                    return Ok(Err(why));
+                }
+                for group in &experiment.groups {
+                    let knob = Knob::Frozen { tenant: group.clone() };
+                    let old = Setting::Flag(false);
+                    self.journal
+                        .before_write(&knob.to_string(), || vec![knobs::undo(&knob, &old)])?;
+                }
+                Ok(self.body.play(experiment))
+            }
+        }
+    }
+}
+
+impl<S: Store> Platform for SimServer<S> {
+    fn setup(&self) -> &Setup {
+        &self.body.setup
+    }
+
+    fn capabilities(&self) -> Vec<CapabilityReport> {
+        capabilities::of(&self.body.world.machine, !self.body.setup.links.is_empty())
+    }
+
+    fn sample(&mut self, after: Duration, scope: Scope) -> Result<Sample, PlatformError> {
+        Ok(self.body.sample(after, scope))
+    }
+
+    fn apply(&mut self, action: &Action) -> Result<(), PlatformError> {
+        let error = self.carry_out(action)?.err();
+        let time = quell_types::Time(self.body.now());
+        self.body.outcomes.push(Outcome { action: action.clone(), time, error });
+        Ok(())
+    }
+
+    fn restore(&mut self) -> Result<(), PlatformError> {
+        self.body.end_all();
+        let report = self.journal.restore(&mut self.body)?;
+        if report.failed.is_empty() {
+            return Ok(());
+        }
+        Err(PlatformError::Lost(format!("not put back: {}", report.failed.join("; "))))
+    }
+
+    fn disown(&mut self, knob: &Knob) -> Result<(), PlatformError> {
+        Ok(self.journal.forget(&knob.to_string())?)
+    }
+}
+
+impl Undoer for Body {
+    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
+        let back = |body: &mut Body, undo: &Undo| {
+            let (knob, to) = knobs::from_undo(undo)?;
+            body.set_now(&knob, &to)
+        };
+        changes.iter().map(|undo| back(self, undo)).collect()
+    }
+}

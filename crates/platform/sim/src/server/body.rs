@@ -1,0 +1,220 @@
+//! The server itself: world, knobs, sensors, tasks, experiment. Everything but the journal.
+
+use super::experiment::Player;
+use super::knobs::KnobTable;
+use super::sensors::Sensors;
+use super::tasks::Tasks;
+use crate::mask::Mask;
+use crate::scene::Scene;
+use crate::world::World;
+use quell_types::{
+    BatchSpec, CpuSet, Experiment, ExperimentTrace, Knob, Outcome, ServiceSpec, Setting, Setup,
+    TaskId, Tenant,
+};
+
+/// Everything that survives the death of an agent.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) world: World,
+    pub(crate) setup: Setup,
+    /// Services first, then batch, in the order of the scene: group numbers of the world.
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) knobs: KnobTable,
+    pub(crate) sensors: Sensors,
+    pub(crate) tasks: Tasks,
+    pub(crate) player: Option<Player>,
+    pub(crate) traces: Vec<ExperimentTrace>,
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) last: u64,
+}
+
+impl Body {
+    pub(crate) fn new(scene: &Scene) -> Self {
+        let world = World::new(scene);
+        let services: Vec<ServiceSpec> = scene.services.iter().map(|s| s.spec.clone()).collect();
+        let batch: Vec<BatchSpec> = scene.batch.iter().map(|b| b.spec.clone()).collect();
+        let names = services.iter().map(|s| &s.name).chain(batch.iter().map(|b| &b.name));
+        let all: CpuSet = (0..world.machine.cpus() as u32).collect();
+        let mut setup = Setup {
+            topology: world.shape.topology(&world.machine),
+            managed_cpus: all,
+            links: scene.links.clone(),
+            ..Setup::default()
+        };
+        let tenants: Vec<Tenant> = names.cloned().collect();
+        (setup.services, setup.batch) = (services, batch);
+        let knobs = KnobTable::new(&setup, &world.machine, scene.actuation);
+        setup.knobs = knobs.ranges();
+        Self {
+            sensors: Sensors::new(scene, tenants.len()),
+            tasks: Tasks::new(&scene.programs),
+            player: None,
+            traces: Vec::new(),
+            outcomes: Vec::new(),
+            last: 0,
+            world,
+            setup,
+            tenants,
+            knobs,
+        }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.world.now
+    }
+
+    pub(crate) fn group(&self, tenant: &Tenant) -> Result<usize, String> {
+        let group = self.tenants.iter().position(|name| name == tenant);
+        group.ok_or_else(|| format!("{tenant} is not here"))
+    }
+
+    pub(crate) fn batch_group(&self, tenant: &Tenant) -> Result<usize, String> {
+        let group = self.group(tenant)?;
+        let is_batch = group >= self.setup.services.len();
+        is_batch.then_some(group).ok_or_else(|| format!("{tenant} is no batch group"))
+    }
+
+    pub(crate) fn service_number(&self, tenant: &Tenant) -> Result<usize, String> {
+        let number = self.setup.services.iter().position(|s| &s.name == tenant);
+        number.ok_or_else(|| format!("{tenant} is no service"))
+    }
+
+    /// Lets time pass, with everything that is due on the way.
+    pub(crate) fn run_until(&mut self, end: u64) {
+        loop {
+            let edge = self.player.as_ref().map_or(u64::MAX, Player::next);
+            let due = self.knobs.next_due().min(edge).min(self.sensors.next());
+            let to = due.min(end).max(self.world.now);
+            self.world.run_until(to);
+            self.note_ends();
+            if due > end {
+                return;
+            }
+            while let Some((knob, to)) = self.knobs.take_due(self.world.now) {
+                self.take_effect(&knob, &to);
+            }
+            if self.sensors.next() <= self.world.now {
+                self.world.settle_all();
+                self.sensors.take(&self.world);
+            }
+            self.step_player();
+        }
+    }
+
+    fn note_ends(&mut self) {
+        for work in std::mem::take(&mut self.world.ended) {
+            self.tasks.finished(work);
+        }
+    }
+
+    /// Sends a setting on its way.
+    pub(crate) fn send(&mut self, knob: &Knob, to: &Setting) {
+        if self.knobs.send(self.world.now, knob, to) {
+            self.take_effect(knob, to);
+        }
+    }
+
+    /// Sets a knob at once; what was on its way to it is forgotten.
+    pub(crate) fn set_now(&mut self, knob: &Knob, to: &Setting) -> Result<(), String> {
+        self.knobs.check(knob, to)?;
+        self.knobs.forget_pending(knob);
+        self.knobs.settle(knob, to);
+        self.take_effect(knob, to);
+        Ok(())
+    }
+
+    fn take_effect(&mut self, knob: &Knob, to: &Setting) {
+        let group = knob.tenant().map_or(Ok(0), |tenant| self.group(tenant));
+        let Ok(group) = group else { return };
+        let world = &mut self.world;
+        match (knob, to) {
+            (Knob::Cpus { .. }, Setting::Cpus(set)) => world.set_cpus(group, Mask::from(set)),
+            (Knob::CpuBandwidth { .. }, Setting::Bandwidth(bandwidth)) => {
+                let period_ns = bandwidth.period_us * 1_000;
+                let quota = bandwidth.quota_us().map(|us| (us * 1_000, period_ns));
+                world.set_quota(group, quota);
+            }
+            (Knob::CpuWeight { .. }, Setting::Weight(weight)) => {
+                world.set_class(group, *weight, world.groups[group].idle);
+            }
+            (Knob::CpuIdle { .. }, Setting::Flag(idle)) => {
+                world.set_class(group, world.groups[group].weight, *idle);
+            }
+            (Knob::Frozen { .. }, Setting::Flag(frozen)) => world.set_frozen(group, *frozen),
+            (Knob::EgressCeiling { link, .. }, Setting::Rate(rate)) => {
+                let index = self.setup.links.iter().position(|l| &l.name == link);
+                if let Some(index) = index {
+                    world.links[index].classes[group].ceiling = rate.map(|r| r.0);
+                }
+            }
+            (Knob::LlcWays { domain, .. }, Setting::Ways(mask)) => {
+                world.set_ways(group, *domain as usize, *mask);
+            }
+            (Knob::MemoryBandwidth { domain, .. }, Setting::Percent(percent)) => {
+                world.groups[group].percent[*domain as usize] = *percent;
+                world.wake_hardware();
+            }
+            (Knob::FrequencyMax { cpu }, Setting::Frequency(khz)) => {
+                world.cpus[*cpu as usize].cap_khz = khz.0;
+                world.wake_hardware();
+            }
+            // `KnobTable::check` lets no other pair through.
+            _ => {}
+        }
+    }
+
+    pub(crate) fn start_task(&mut self, task: TaskId, tenant: &Tenant) -> Result<(), String> {
+        let group = self.batch_group(tenant)?;
+        let time = quell_types::Time(self.world.now);
+        self.tasks.start(task, group, time, &mut self.world)
+    }
+
+    pub(crate) fn stop_task(&mut self, task: TaskId) -> Result<(), String> {
+        self.tasks.stop(task, &mut self.world)
+    }
+
+    pub(crate) fn play(&mut self, experiment: &Experiment) -> Result<(), String> {
+        if self.player.is_some() {
+            return Err("an experiment is being played".into());
+        }
+        let groups = experiment.groups.iter().map(|group| self.batch_group(group));
+        let groups = groups.collect::<Result<Vec<usize>, String>>()?;
+        if experiment.code.is_empty() || experiment.chip_us == 0 {
+            return Err("the experiment has no chip".into());
+        }
+        self.world.settle_all();
+        self.player = Some(Player::begin(experiment, groups, self));
+        Ok(())
+    }
+
+    fn step_player(&mut self) {
+        let Some(mut player) = self.player.take_if(|p| p.next() <= self.world.now) else { return };
+        self.world.settle_all();
+        match player.step(self) {
+            Some(trace) => self.traces.push(trace),
+            None => self.player = Some(player),
+        }
+    }
+
+    /// Ends an experiment.
+    pub(crate) fn free_groups(&mut self, why: &str) {
+        if let Some(mut player) = self.player.take() {
+            let trace = player.end(self, Some(why.to_owned()));
+            self.traces.push(trace);
+        }
+    }
+
+    /// Ends experiment and tasks.
+    pub(crate) fn end_all(&mut self) {
+        self.free_groups("the agent ends");
+        self.tasks.stop_all(&mut self.world);
+        self.knobs.forget_all_pending();
+    }
+
+    /// What an agent had in memory is gone.
+    pub(crate) fn forget_agent(&mut self) {
+        self.player = None;
+        self.traces.clear();
+        self.outcomes.clear();
+    }
+}

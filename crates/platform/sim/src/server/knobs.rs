@@ -1,0 +1,298 @@
+//! Knobs: which there are, how they stand, what is on its way to them.
+
+use crate::machine::Machine;
+use crate::scene::Actuation;
+use quell_platform::Undo;
+use quell_types::{
+    BytesPerSecond, CpuBandwidth, Gap, Kilohertz, Knob, KnobRange, Reading, Setting, Setup, Tenant,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The kernel refuses quotas under 1 ms, and periods beyond 1 s.
+const LEAST_QUOTA_US: u64 = 1_000;
+const LONGEST_PERIOD_US: u64 = 1_000_000;
+/// HTB takes no rate below this.
+const LEAST_RATE: f64 = 1_000.0;
+
+/// All knobs.
+#[derive(Debug)]
+pub(crate) struct KnobTable {
+    ranges: BTreeMap<Knob, KnobRange>,
+    standing: BTreeMap<Knob, Setting>,
+    pending: Vec<(u64, Knob, Setting)>,
+    actuation: Actuation,
+    /// Tenants with a class of service of their own.
+    classes: BTreeSet<Tenant>,
+}
+
+impl KnobTable {
+    pub(crate) fn new(setup: &Setup, machine: &Machine, actuation: Actuation) -> Self {
+        let mut ranges = BTreeMap::new();
+        for (name, links) in setup
+            .services
+            .iter()
+            .map(|s| (&s.name, None))
+            .chain(setup.batch.iter().map(|b| (&b.name, Some(&b.links))))
+        {
+            ranges.extend(group_ranges(setup, name, links.is_some()));
+            ranges.extend(cache_ranges(machine, name, links.is_some()));
+            for link in links.into_iter().flatten() {
+                let knob = Knob::EgressCeiling { tenant: name.clone(), link: link.clone() };
+                ranges.insert(knob, KnobRange::Rate { min: BytesPerSecond(LEAST_RATE) });
+            }
+        }
+        if machine.clock.controllable {
+            let (min, max) = (Kilohertz(machine.clock.min_khz), Kilohertz(top_khz(machine)));
+            let cpus = setup.managed_cpus.iter().map(|cpu| Knob::FrequencyMax { cpu });
+            ranges.extend(cpus.map(|knob| (knob, KnobRange::Frequency { min, max })));
+        }
+        let standing = ranges.iter().map(|(knob, r)| (knob.clone(), first(knob, r))).collect();
+        Self { ranges, standing, pending: Vec::new(), actuation, classes: BTreeSet::new() }
+    }
+
+    pub(crate) fn ranges(&self) -> BTreeMap<Knob, KnobRange> {
+        self.ranges.clone()
+    }
+
+    /// How a knob stands, whatever is on its way.
+    pub(crate) fn standing(&self, knob: &Knob) -> Option<Setting> {
+        self.standing.get(knob).cloned()
+    }
+
+    /// How all knobs read.
+    pub(crate) fn read(&self) -> BTreeMap<Knob, Reading<Setting>> {
+        let mut all: BTreeMap<Knob, Reading<Setting>> =
+            self.standing.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect();
+        for (_, knob, _) in &self.pending {
+            all.insert(knob.clone(), Err(Gap::Pending));
+        }
+        all
+    }
+
+    /// Whether the machine takes this setting, in the manner of the kernel.
+    pub(crate) fn check(&self, knob: &Knob, to: &Setting) -> Result<(), String> {
+        let range = self.ranges.get(knob).ok_or_else(|| format!("{knob} is not here"))?;
+        if !fits(range, to) {
+            return Err(format!("{knob} does not take {to}: Invalid argument"));
+        }
+        let Some(tenant) = knob.tenant().filter(|_| is_of_class(knob)) else { return Ok(()) };
+        let full = |range: &KnobRange| match range {
+            KnobRange::Ways { classes, .. } => self.classes.len() + 1 >= *classes as usize,
+            _ => false,
+        };
+        if !self.classes.contains(tenant) && full(range) {
+            return Err(format!(
+                "no class of service is left for {tenant}: No space left on device"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sends a checked setting on its way; true if it takes effect at once.
+    pub(crate) fn send(&mut self, now: u64, knob: &Knob, to: &Setting) -> bool {
+        if let Some(tenant) = knob.tenant().filter(|_| is_of_class(knob)) {
+            self.classes.insert(tenant.clone());
+        }
+        let delay = self.delay_ns(knob);
+        if delay == 0 && self.standing.get(knob) != Some(to) {
+            self.settle(knob, to);
+            return true;
+        }
+        if delay > 0 {
+            self.pending.push((now + delay, knob.clone(), to.clone()));
+        }
+        false
+    }
+
+    fn delay_ns(&self, knob: &Knob) -> u64 {
+        let of = &self.actuation;
+        let delay = match knob {
+            Knob::Cpus { .. } => of.cpus,
+            Knob::LlcWays { .. } | Knob::MemoryBandwidth { .. } => of.cache,
+            Knob::FrequencyMax { .. } => of.frequency,
+            Knob::EgressCeiling { .. } => of.egress,
+            _ => of.group,
+        };
+        delay.as_nanos() as u64
+    }
+
+    pub(crate) fn next_due(&self) -> u64 {
+        self.pending.iter().map(|(due, ..)| *due).min().unwrap_or(u64::MAX)
+    }
+
+    /// Takes out what is due, in the order in which it was sent.
+    pub(crate) fn take_due(&mut self, now: u64) -> Option<(Knob, Setting)> {
+        let index = self.pending.iter().position(|(due, ..)| *due <= now)?;
+        let (_, knob, to) = self.pending.remove(index);
+        self.settle(&knob, &to);
+        Some((knob, to))
+    }
+
+    pub(crate) fn settle(&mut self, knob: &Knob, to: &Setting) {
+        self.standing.insert(knob.clone(), to.clone());
+    }
+
+    pub(crate) fn forget_pending(&mut self, knob: &Knob) {
+        self.pending.retain(|(_, k, _)| k != knob);
+    }
+
+    pub(crate) fn forget_all_pending(&mut self) {
+        self.pending.clear();
+        self.classes.clear();
+    }
+}
+
+/// The highest frequency that the clock may reach.
+pub(crate) fn top_khz(machine: &Machine) -> u64 {
+    machine.clock.turbo.first().map_or(machine.clock.base_khz, |(_, khz)| *khz)
+}
+
+fn is_of_class(knob: &Knob) -> bool {
+    matches!(knob, Knob::LlcWays { .. })
+}
+
+/// Knobs of a control group: a service's CPUs and weight, everything of a batch group's.
+fn group_ranges(setup: &Setup, name: &Tenant, is_batch: bool) -> Vec<(Knob, KnobRange)> {
+    let tenant = || name.clone();
+    let within = setup.managed_cpus.clone();
+    let mut all = vec![
+        (Knob::Cpus { tenant: tenant() }, KnobRange::Cpus { within, exclusive: false }),
+        (Knob::CpuWeight { tenant: tenant() }, KnobRange::Weight { min: 1, max: 10_000 }),
+    ];
+    if is_batch {
+        let bandwidth = KnobRange::Bandwidth {
+            min_quota_us: LEAST_QUOTA_US,
+            min_period_us: LEAST_QUOTA_US,
+            max_period_us: LONGEST_PERIOD_US,
+        };
+        all.push((Knob::CpuBandwidth { tenant: tenant() }, bandwidth));
+        all.push((Knob::CpuIdle { tenant: tenant() }, KnobRange::Flag));
+        all.push((Knob::Frozen { tenant: tenant() }, KnobRange::Flag));
+    }
+    all
+}
+
+/// Knobs of caches and bandwidth. A service's bandwidth is never throttled.
+fn cache_ranges(machine: &Machine, name: &Tenant, is_batch: bool) -> Vec<(Knob, KnobRange)> {
+    let mut all = Vec::new();
+    for domain in 0..machine.domains() as u32 {
+        let tenant = || name.clone();
+        if let Some(allocation) = machine.allocation {
+            let range = KnobRange::Ways {
+                full: (1 << machine.cache.ways) - 1,
+                min_bits: allocation.min_bits,
+                sparse: allocation.sparse,
+                shareable: 0,
+                classes: allocation.classes,
+            };
+            all.push((Knob::LlcWays { tenant: tenant(), domain }, range));
+        }
+        if let Some(throttle) = machine.throttle.filter(|_| is_batch) {
+            let (min, step) = (throttle.min_percent, throttle.step_percent);
+            let range = KnobRange::Percent { min, step };
+            all.push((Knob::MemoryBandwidth { tenant: tenant(), domain }, range));
+        }
+    }
+    all
+}
+
+/// How a knob stands before anybody touches it.
+fn first(knob: &Knob, range: &KnobRange) -> Setting {
+    match range {
+        KnobRange::Cpus { within, .. } => Setting::Cpus(within.clone()),
+        KnobRange::Bandwidth { .. } => Setting::Bandwidth(CpuBandwidth::unlimited()),
+        KnobRange::Weight { .. } => Setting::Weight(100),
+        KnobRange::Flag => Setting::Flag(false),
+        KnobRange::Rate { .. } => Setting::Rate(None),
+        KnobRange::Ways { full, .. } => Setting::Ways(*full),
+        KnobRange::Percent { .. } => Setting::Percent(100),
+        KnobRange::Frequency { max, .. } => {
+            debug_assert!(matches!(knob, Knob::FrequencyMax { .. }));
+            Setting::Frequency(*max)
+        }
+    }
+}
+
+fn fits(range: &KnobRange, to: &Setting) -> bool {
+    match (range, to) {
+        (KnobRange::Cpus { within, .. }, Setting::Cpus(set)) => {
+            !set.is_empty() && set.is_subset(within)
+        }
+        (
+            KnobRange::Bandwidth { min_quota_us, min_period_us, max_period_us },
+            Setting::Bandwidth(bandwidth),
+        ) => {
+            (*min_period_us..=*max_period_us).contains(&bandwidth.period_us)
+                && bandwidth.quota_us().is_none_or(|quota| quota >= *min_quota_us)
+        }
+        (KnobRange::Weight { min, max }, Setting::Weight(weight)) => (*min..=*max).contains(weight),
+        (KnobRange::Flag, Setting::Flag(_)) => true,
+        (KnobRange::Rate { min }, Setting::Rate(rate)) => rate.is_none_or(|r| r.0 >= min.0),
+        (KnobRange::Ways { full, min_bits, sparse, .. }, Setting::Ways(mask)) => {
+            let low = mask >> mask.trailing_zeros().min(63);
+            let contiguous = low & low.wrapping_add(1) == 0;
+            mask & !full == 0 && mask.count_ones() >= (*min_bits).max(1) && (*sparse || contiguous)
+        }
+        (KnobRange::Percent { min, step }, Setting::Percent(percent)) => {
+            (*min..=100).contains(percent) && percent.is_multiple_of((*step).max(1))
+        }
+        (KnobRange::Frequency { min, max }, Setting::Frequency(khz)) => {
+            (min.0..=max.0).contains(&khz.0)
+        }
+        _ => false,
+    }
+}
+
+/// How a write to a knob is taken back, in the journal's words: the knob for a path, its old
+/// setting for a text.
+pub(crate) fn undo(knob: &Knob, old: &Setting) -> Undo {
+    // Plain data: cannot fail.
+    let text = |value: serde_json::Result<String>| value.unwrap_or_default();
+    let path = PathBuf::from(text(serde_json::to_string(knob)));
+    Undo::File { path, text: text(serde_json::to_string(old)) }
+}
+
+/// The knob and the setting of such a record.
+pub(crate) fn from_undo(undo: &Undo) -> Result<(Knob, Setting), String> {
+    let Undo::File { path, text } = undo else {
+        return Err("a simulated server has only knobs to put back".into());
+    };
+    let knob = serde_json::from_str(&path.to_string_lossy()).map_err(|e| e.to_string())?;
+    Ok((knob, serde_json::from_str(text).map_err(|e| e.to_string())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_must_be_contiguous_unless_the_machine_is_sparse() {
+        let range = |sparse| KnobRange::Ways {
+            full: 0x7ff,
+            min_bits: 2,
+            sparse,
+            shareable: 0,
+            classes: 16,
+        };
+        for (mask, dense, holes) in [
+            (0x003, true, true),
+            (0x600, true, true),
+            (0x005, false, true),
+            (0x001, false, false),
+            (0x000, false, false),
+            (0xfff, false, false),
+            (0x7ff, true, true),
+        ] {
+            assert_eq!(fits(&range(false), &Setting::Ways(mask)), dense, "{mask:x}");
+            assert_eq!(fits(&range(true), &Setting::Ways(mask)), holes, "{mask:x}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_the_journal_is_read_back() {
+        let knob = Knob::LlcWays { tenant: "jobs".into(), domain: 3 };
+        let back = from_undo(&undo(&knob, &Setting::Ways(0xf))).unwrap();
+        assert_eq!(back, (knob, Setting::Ways(0xf)));
+    }
+}

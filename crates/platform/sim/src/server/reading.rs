@@ -1,0 +1,155 @@
+//! From the world to a sample.
+
+use super::body::Body;
+use quell_platform::Scope;
+use quell_types::{
+    BandwidthReading, CpuTimes, Gap, HostReading, Link, LinkReading, Pressure, Reading,
+    RequestReading, Sample, Tenant, TenantReading, Throttling, Time,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Reading takes time: two samples are never of the same moment.
+const LEAST_NS: u64 = 1_000;
+/// When people's clocks show the begin of a simulation: 2024-01-01, so that journals repeat.
+const EPOCH_MS: u64 = 1_704_067_200_000;
+
+fn later<T>() -> Reading<T> {
+    Err(Gap::not_yet("read in full samples only"))
+}
+
+impl Body {
+    pub(crate) fn sample(&mut self, after: Duration, scope: Scope) -> Sample {
+        let due = (self.last + after.as_nanos() as u64).max(self.world.now + LEAST_NS);
+        self.run_until(due);
+        self.last = due;
+        self.world.settle_all();
+        let names = self.tenants.clone();
+        let tenants = names.into_iter().enumerate();
+        Sample {
+            time: Time(due),
+            wall_unix_ms: EPOCH_MS + due / 1_000_000,
+            host: self.host(scope),
+            tenants: tenants.map(|(g, name)| (name, self.tenant(g, scope))).collect(),
+            links: self.links(),
+            knobs: self.knobs.read(),
+            tasks: self.tasks.records(),
+            experiments: std::mem::take(&mut self.traces),
+            outcomes: std::mem::take(&mut self.outcomes),
+            link_capacity: self.setup.links.iter().map(|l| (l.name.clone(), l.capacity)).collect(),
+        }
+    }
+
+    fn host(&self, scope: Scope) -> HostReading {
+        if scope == Scope::Fast {
+            return HostReading {
+                cpu: later(),
+                pressure: later(),
+                memory: later(),
+                power: later(),
+                frequency_khz: later(),
+            };
+        }
+        let world = &self.world;
+        let all = world.now * world.cpus.len() as u64;
+        let cpu = CpuTimes { busy_ns: world.busy_ns, idle_ns: all - world.busy_ns, steal_ns: 0 };
+        let pressure = Pressure { cpu_some_ns: world.waited_ns, ..Pressure::default() };
+        let bytes = self.monitored().map(|s| BandwidthReading { bytes: s.host_bytes as u64 });
+        HostReading {
+            cpu: Ok(cpu),
+            pressure: Ok(pressure),
+            memory: bytes,
+            power: self.powered(world.machine.power_sensor, "power").map(|s| s.watts.clone()),
+            frequency_khz: self
+                .powered(world.machine.clock.controllable, "frequency")
+                .map(|s| s.khz.clone()),
+        }
+    }
+
+    fn monitored(&self) -> Reading<&super::sensors::Latched> {
+        let why = "this machine does not monitor its caches and its memory bandwidth";
+        let there = self.world.machine.monitoring;
+        if there { self.sensors.read(self.world.now) } else { Err(Gap::absent(why)) }
+    }
+
+    fn powered(&self, there: bool, what: &str) -> Reading<&super::sensors::Latched> {
+        let why = format!("this machine does not tell its {what}");
+        if there { self.sensors.read(self.world.now) } else { Err(Gap::absent(why)) }
+    }
+
+    fn tenant(&self, group: usize, scope: Scope) -> TenantReading {
+        let of = &self.world.groups[group];
+        let is_service = group < self.setup.services.len();
+        if scope == Scope::Fast {
+            let rest = TenantReading::missing(&Gap::not_yet("read in full samples only"));
+            return if is_service {
+                TenantReading {
+                    identity: Ok(group as u64 + 1),
+                    cpu_ns: Ok(of.cpu_ns),
+                    requests: self.requests(&self.tenants[group]),
+                    ..rest
+                }
+            } else {
+                rest
+            };
+        }
+        let sensed = self.monitored();
+        let bytes = |list: &Vec<f64>| list[group] as u64;
+        TenantReading {
+            identity: Ok(group as u64 + 1),
+            cpu_ns: Ok(of.cpu_ns),
+            throttling: Ok(Throttling {
+                periods: of.periods,
+                throttled_periods: of.throttled_periods,
+                throttled_ns: of.throttled_ns,
+            }),
+            pressure: Ok(Pressure { cpu_some_ns: of.waited_ns, ..Pressure::default() }),
+            page_faults: Err(Gap::absent("the simulated kernel counts no page faults")),
+            run_queue_ns: Ok(of.run_queue.clone()),
+            requests: self.requests(&self.tenants[group]),
+            egress_bytes: Ok(self.egress(group) as u64),
+            memory: sensed.clone().map(|s| BandwidthReading { bytes: bytes(&s.group_bytes) }),
+            llc_bytes: sensed.map(|s| bytes(&s.llc_bytes)),
+            memory_used_bytes: Ok(self.world.memory_of(group)),
+        }
+    }
+
+    fn egress(&self, group: usize) -> f64 {
+        let on_links = self.world.links.iter().map(|link| link.classes[group].sent);
+        self.world.groups[group].egress_bytes + on_links.sum::<f64>()
+    }
+
+    /// Requests of a service; a gap for batch.
+    pub(crate) fn requests(&self, tenant: &Tenant) -> Reading<RequestReading> {
+        let number = self.service_number(tenant).map_err(Gap::absent)?;
+        let service = &self.world.services[number];
+        Ok(RequestReading {
+            requests: service.requests,
+            bytes_in: service.bytes_in,
+            bytes_out: service.bytes_out,
+            latency_ns: Ok(service.latency.clone()),
+        })
+    }
+
+    fn links(&self) -> BTreeMap<Link, LinkReading> {
+        let batch = |link: &Link| {
+            let names = self.setup.batch.iter().filter(|b| b.links.contains(link));
+            names.map(|b| b.name.clone()).collect::<Vec<Tenant>>()
+        };
+        let specs = self.setup.links.iter().zip(&self.world.links);
+        let read = |(spec, link): (&quell_types::LinkSpec, &crate::model::egress::LinkState)| {
+            let by_tenant = batch(&spec.name).into_iter().filter_map(|name| {
+                let sent = link.classes[self.group(&name).ok()?].sent as u64;
+                Some((name, Ok(sent)))
+            });
+            let reading = LinkReading {
+                sent_bytes: Ok(link.sent() as u64),
+                by_tenant_bytes: by_tenant.collect(),
+                backlog_bytes: Ok(link.backlog() as u64),
+                drops: Ok((link.dropped / 1_500.0) as u64),
+            };
+            (spec.name.clone(), reading)
+        };
+        specs.map(read).collect()
+    }
+}

@@ -1,0 +1,208 @@
+//! What runs: programs in phases (S-3).
+
+mod library;
+
+pub use library::{PROGRAMS, program};
+
+use thiserror::Error;
+
+/// A program that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("program {program}: {why}")]
+pub struct ProgramError {
+    /// Its name.
+    pub program: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// Misses of the last-level cache by the bytes held in it: falling, linear between points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MissCurve(Vec<(f64, f64)>);
+
+impl MissCurve {
+    /// From (bytes held, misses per 1000 instructions), rising in bytes, falling in misses. Before
+    /// the first and after the last point the curve is flat.
+    #[must_use]
+    pub fn new(points: &[(f64, f64)]) -> Option<Self> {
+        let sound = points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 >= w[1].1);
+        let finite = points.iter().all(|(b, m)| b.is_finite() && m.is_finite() && *m >= 0.0);
+        (sound && finite && !points.is_empty()).then(|| Self(points.to_vec()))
+    }
+
+    /// The same misses whatever is held.
+    #[must_use]
+    pub fn flat(mpki: f64) -> Self {
+        Self(vec![(0.0, mpki.max(0.0))])
+    }
+
+    /// Misses fall in proportion to the part of the working set that is held, down to `least`.
+    #[must_use]
+    pub fn linear(working_set_bytes: f64, most_mpki: f64, least_mpki: f64) -> Self {
+        let least = least_mpki.clamp(0.0, most_mpki.max(0.0));
+        Self(vec![(0.0, most_mpki.max(0.0)), (working_set_bytes.max(1.0), least)])
+    }
+
+    /// Misses per 1000 instructions with `bytes` held.
+    #[must_use]
+    pub fn mpki(&self, bytes: f64) -> f64 {
+        let mut last = self.0[0];
+        for &(x, y) in &self.0 {
+            if bytes < x {
+                let width = x - last.0;
+                let part = if width > 0.0 { (bytes - last.0) / width } else { 1.0 };
+                return last.1 + part.clamp(0.0, 1.0) * (y - last.1);
+            }
+            last = (x, y);
+        }
+        last.1
+    }
+}
+
+/// One phase of a program, as it behaves per thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// How long it lasts at least, in seconds; infinite phases never end.
+    pub least_s: f64,
+    /// How long it lasts at most, in seconds.
+    pub most_s: f64,
+    /// Cycles per instruction without any access beyond the private caches.
+    pub base_cpi: f64,
+    /// Accesses to the last-level cache per 1000 instructions (misses of the private caches).
+    pub llc_apki: f64,
+    /// Misses of the last-level cache by bytes held there.
+    pub llc_misses: MissCurve,
+    /// Most bytes that the program can hold in one last-level cache.
+    pub working_set_bytes: f64,
+    /// Misses that overlap (memory-level parallelism), at least 1.
+    pub overlap: f64,
+    /// Switching activity for power; 1 is usual, a power virus has about 2.
+    pub activity: f64,
+    /// Split locks per second of CPU time.
+    pub split_locks_per_s: f64,
+    /// Bytes sent per 1000 instructions.
+    pub egress_per_ki: f64,
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Self {
+            least_s: f64::INFINITY,
+            most_s: f64::INFINITY,
+            base_cpi: 0.8,
+            llc_apki: 0.0,
+            llc_misses: MissCurve::flat(0.0),
+            working_set_bytes: 0.0,
+            overlap: 1.0,
+            activity: 1.0,
+            split_locks_per_s: 0.0,
+            egress_per_ki: 0.0,
+        }
+    }
+}
+
+/// A program: its phases come round and round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// Its phases in order; at least one.
+    pub phases: Vec<Phase>,
+    /// Threads that always want to run. A service's workers are named by the service.
+    pub threads: u32,
+    /// Memory in use in bytes.
+    pub memory_bytes: u64,
+    /// NUMA nodes over which its memory lies evenly; none = the node on which each thread runs.
+    pub memory_nodes: Vec<u32>,
+    /// Work until it ends, in instructions of all threads; none = it never ends.
+    pub work_instructions: Option<f64>,
+}
+
+impl Program {
+    /// Looks for what cannot be on a machine of so many NUMA nodes.
+    ///
+    /// # Errors
+    /// The first thing found.
+    pub fn validate(&self, nodes: usize) -> Result<(), ProgramError> {
+        let wrong = |why: String| ProgramError { program: self.name.clone(), why };
+        if self.phases.is_empty() {
+            return Err(wrong("it has no phase".into()));
+        }
+        if let Some(node) = self.memory_nodes.iter().find(|n| **n as usize >= nodes) {
+            return Err(wrong(format!("there is no node {node}")));
+        }
+        if self.work_instructions.is_some_and(|work| work.is_nan() || work <= 0.0) {
+            return Err(wrong("its work is not positive".into()));
+        }
+        for (number, phase) in self.phases.iter().enumerate() {
+            if let Some(why) = phase.fault() {
+                return Err(wrong(format!("phase {}: {why}", number + 1)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Phase {
+    fn fault(&self) -> Option<&'static str> {
+        let checks = [
+            (self.least_s > 0.0 && self.most_s >= self.least_s, "its length is not positive"),
+            (self.base_cpi > 0.0, "base_cpi is not positive"),
+            (self.overlap >= 1.0, "overlap is below 1"),
+            (self.llc_apki >= self.llc_misses.mpki(0.0), "more misses than accesses of the LLC"),
+            (self.working_set_bytes >= 0.0, "the working set is negative"),
+            (self.activity >= 0.0, "activity is negative"),
+            (self.split_locks_per_s >= 0.0, "split locks are negative"),
+            (self.egress_per_ki >= 0.0, "egress is negative"),
+        ];
+        checks.iter().find(|(well, _)| !well).map(|(_, why)| *why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_curve_is_linear_between_points_and_flat_outside() {
+        let curve = MissCurve::new(&[(10.0, 8.0), (20.0, 4.0), (40.0, 0.0)]).unwrap();
+        for (bytes, mpki) in [(0.0, 8.0), (10.0, 8.0), (15.0, 6.0), (30.0, 2.0), (99.0, 0.0)] {
+            assert!((curve.mpki(bytes) - mpki).abs() < 1e-12, "{bytes}");
+        }
+        assert!(MissCurve::new(&[(0.0, 1.0), (1.0, 2.0)]).is_none(), "misses that rise");
+        assert!(MissCurve::new(&[]).is_none());
+    }
+
+    #[test]
+    fn impossible_programs_are_refused_with_the_reason() {
+        let sound = program("stream-dram").unwrap();
+        assert_eq!(sound.validate(1), Ok(()));
+        let mut far = sound.clone();
+        far.memory_nodes = vec![3];
+        assert!(far.validate(2).unwrap_err().to_string().contains("no node 3"));
+        let mut odd = sound;
+        odd.phases[0].overlap = 0.5;
+        assert!(odd.validate(1).unwrap_err().to_string().contains("phase 1: overlap"));
+    }
+
+    proptest! {
+        #[test]
+        fn more_bytes_never_bring_more_misses(
+            steps in proptest::collection::vec((1.0f64..9.0, 0.0f64..5.0), 1..8),
+            a in 0.0f64..80.0,
+            more in 0.0f64..40.0,
+        ) {
+            let total: f64 = steps.iter().map(|s| s.1).sum();
+            let mut points = Vec::new();
+            let (mut x, mut y) = (0.0, total);
+            for (dx, dy) in steps {
+                points.push((x, y));
+                x += dx;
+                y = (y - dy).max(0.0);
+            }
+            let curve = MissCurve::new(&points).unwrap();
+            prop_assert!(curve.mpki(a + more) <= curve.mpki(a) + 1e-12);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The machine in motion: threads on CPUs, requests in queues, hardware looked at every tick.
+//!
+//! Between events every running thread makes progress at a constant speed. Events are: a request
+//! arrives or is done, a time slice ends, a quota is spent or filled up, a phase ends, a tick. At a
+//! tick the hardware is solved anew from what really ran since the last one.
+//!
+//! Times are nanoseconds; speeds are instructions per nanosecond.
+
+mod group;
+mod place;
+mod populate;
+mod quota;
+mod sched;
+mod service;
+mod tick;
+
+pub(crate) use group::{Group, Quota};
+pub(crate) use service::Service;
+
+use crate::machine::{Machine, Shape};
+use crate::mask::Mask;
+use crate::model::cache::CacheState;
+use crate::model::egress::LinkState;
+use crate::model::power::SocketState;
+use crate::random::Stream;
+use crate::scene::Scene;
+use crate::workload::Program;
+
+/// A moment that never comes.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// Where a thread stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Has nothing to do.
+    Blocked,
+    /// Waits for its CPU.
+    Queued,
+    /// Runs on its CPU.
+    Running,
+    /// Would run, but its group is throttled or frozen.
+    Parked,
+}
+
+/// One thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    pub(crate) work: usize,
+    pub(crate) group: usize,
+    pub(crate) state: State,
+    /// The CPU that it is on, or was on last.
+    pub(crate) cpu: usize,
+    /// Weighted run time in nanoseconds.
+    pub(crate) vruntime: f64,
+    /// Instructions to the end of its request or task.
+    pub(crate) left: f64,
+    pub(crate) queued_at: u64,
+    /// When balancing moved it last.
+    moved: u64,
+    /// When its request came.
+    pub(crate) arrived: u64,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CpuState {
+    pub(crate) current: Option<usize>,
+    pub(crate) queue: Vec<usize>,
+    /// Since when progress was not accounted.
+    since: u64,
+    speed: f64,
+    /// Speed against a fast core of its own.
+    factor: f64,
+    ghz: f64,
+    /// Power units of what runs.
+    units: f64,
+    slice_end: u64,
+    least_vruntime: f64,
+    /// The highest frequency that was set, in kHz.
+    pub(crate) cap_khz: u64,
+}
+
+/// A program at work in a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) group: usize,
+    pub(crate) program: Program,
+    phase: usize,
+    pub(crate) alive: bool,
+    pub(crate) threads: Vec<usize>,
+    /// The service whose workers these are.
+    service: Option<usize>,
+    /// Threads whose work is not done yet.
+    pub(crate) unfinished: usize,
+}
+
+/// One program on one LLC domain: how it runs there, and what it did since the last tick.
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    /// Core cycles per instruction.
+    cycles: f64,
+    /// Nanoseconds per instruction spent waiting for memory.
+    waiting_ns: f64,
+    mpki: f64,
+    ran_ns: f64,
+    /// Run time weighted with the speed of cores and siblings.
+    effective_ns: f64,
+    ghz_ns: f64,
+    instructions: f64,
+}
+
+/// Everything that moves.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) machine: Machine,
+    pub(crate) shape: Shape,
+    pub(crate) now: u64,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) works: Vec<Work>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) cpus: Vec<CpuState>,
+    pub(crate) services: Vec<Service>,
+    pub(crate) links: Vec<LinkState>,
+    pub(crate) sockets: Vec<SocketState>,
+    pub(crate) caches: Vec<CacheState>,
+    /// Bytes moved in all.
+    pub(crate) traffic_bytes: f64,
+    pub(crate) busy_ns: u64,
+    /// By work and domain.
+    cells: Vec<Cell>,
+    node_load: Vec<f64>,
+    link_load: Vec<f64>,
+    server_blocked: Vec<f64>,
+    socket_units: Vec<f64>,
+    socket_busy: Vec<f64>,
+    cpu_next: Vec<u64>,
+    group_next: Vec<u64>,
+    phase_next: Vec<u64>,
+    arrival_next: Vec<u64>,
+    tick_next: u64,
+    ticked: u64,
+    tick_len: u64,
+    tick_min: u64,
+    tick_max: u64,
+    balanced: u64,
+    balances: u64,
+    slice_ns: u64,
+    free: Mask,
+    idle_running: Mask,
+    queued: usize,
+    pub(crate) waiting_groups: u32,
+    waiting_since: u64,
+    /// Nanoseconds in which some thread waited for a CPU.
+    pub(crate) waited_ns: u64,
+    random: Stream,
+    /// Works that ended since they were last asked for.
+    pub(crate) ended: Vec<usize>,
+    scratch: tick::Scratch,
+}
+
+impl World {
+    pub(crate) fn new(scene: &Scene) -> Self {
+        let (machine, shape) = (scene.machine.clone(), Shape::new(&scene.machine));
+        let (cpus, sockets) = (machine.cpus(), machine.sockets());
+        let tick = scene.tick.as_nanos() as u64;
+        let top = machine.clock.turbo.first().map_or(machine.clock.base_khz, |t| t.1);
+        let cache = CacheState::new(machine.cache.bytes as f64, machine.cache.ways);
+        let senders = scene.services.len() + scene.batch.len();
+        let link = |l: &quell_types::LinkSpec| LinkState::new(l.capacity.0, senders);
+        let mut world = Self {
+            now: 0,
+            groups: Vec::new(),
+            works: Vec::new(),
+            threads: Vec::new(),
+            cpus: vec![CpuState { cap_khz: top, ..CpuState::default() }; cpus],
+            services: Vec::new(),
+            links: scene.links.iter().map(link).collect(),
+            sockets: vec![SocketState::new(&machine.clock, &machine.power); sockets],
+            caches: vec![cache; machine.domains()],
+            traffic_bytes: 0.0,
+            busy_ns: 0,
+            cells: Vec::new(),
+            node_load: vec![0.0; machine.nodes()],
+            link_load: vec![0.0; sockets],
+            server_blocked: vec![0.0; machine.servers as usize],
+            socket_units: vec![0.0; sockets],
+            socket_busy: vec![0.0; sockets],
+            cpu_next: vec![NEVER; cpus],
+            group_next: Vec::new(),
+            phase_next: Vec::new(),
+            arrival_next: Vec::new(),
+            tick_next: tick,
+            ticked: 0,
+            tick_len: tick,
+            tick_min: tick,
+            tick_max: if scene.stretch { 16 * tick } else { tick },
+            balanced: 0,
+            balances: 0,
+            slice_ns: sched::slice_ns(cpus),
+            free: (0..cpus).collect(),
+            idle_running: Mask::default(),
+            queued: 0,
+            waiting_groups: 0,
+            waiting_since: 0,
+            waited_ns: 0,
+            random: Stream::new(scene.seed, 0),
+            ended: Vec::new(),
+            scratch: tick::Scratch::default(),
+            machine,
+            shape,
+        };
+        world.populate(scene);
+        world
+    }
+
+    fn begin_phase(&mut self, work: usize) {
+        let phase = &self.works[work].program.phases[self.works[work].phase];
+        if phase.most_s.is_finite() {
+            let seconds = self.random.between(phase.least_s, phase.most_s);
+            self.phase_next[work] = self.now + (seconds * 1e9) as u64;
+        }
+    }
+
+    fn next_phase(&mut self, work: usize) {
+        self.phase_next[work] = NEVER;
+        let of = &mut self.works[work];
+        of.phase = (of.phase + 1) % of.program.phases.len();
+        self.begin_phase(work);
+        self.wake_hardware();
+    }
+
+    /// Looks at the hardware within the shortest tick: something has changed.
+    pub(crate) fn wake_hardware(&mut self) {
+        self.tick_len = self.tick_min;
+        self.tick_next = self.tick_next.min(self.now + self.tick_min);
+    }
+
+    /// Lets time pass.
+    pub(crate) fn run_until(&mut self, end: u64) {
+        loop {
+            let least = |list: &[u64]| list.iter().copied().fold(NEVER, u64::min);
+            let (cpu, group) = (least(&self.cpu_next), least(&self.group_next));
+            let (phase, arrival) = (least(&self.phase_next), least(&self.arrival_next));
+            let next = cpu.min(group).min(phase).min(arrival).min(self.tick_next);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            self.handle([cpu, group, phase, arrival]);
+        }
+    }
+
+    fn handle(&mut self, [cpu, group, phase, arrival]: [u64; 4]) {
+        let now = self.now;
+        if cpu <= now {
+            (0..self.cpus.len())
+                .filter(|c| self.cpu_next[*c] <= now)
+                .collect::<Mask>()
+                .iter()
+                .for_each(|cpu| self.cpu_event(cpu));
+        }
+        if group <= now {
+            for group in 0..self.groups.len() {
+                if self.group_next[group] <= now {
+                    self.quota_event(group);
+                }
+            }
+        }
+        if phase <= now {
+            for work in 0..self.works.len() {
+                if self.phase_next[work] <= now {
+                    self.next_phase(work);
+                }
+            }
+        }
+        if arrival <= now {
+            for service in 0..self.services.len() {
+                if self.arrival_next[service] <= now {
+                    self.arrive(service);
+                }
+            }
+        }
+        if self.tick_next <= now {
+            self.tick();
+        }
+    }
+
+    /// Accounts everything up to now, so that counters can be read.
+    pub(crate) fn settle_all(&mut self) {
+        for cpu in 0..self.cpus.len() {
+            self.settle(cpu);
+        }
+        if self.waiting_groups > 0 {
+            self.waited_ns += self.now - self.waiting_since;
+        }
+        self.waiting_since = self.now;
+        for group in &mut self.groups {
+            group.settle_waiting(self.now);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The scheduler: weighted fair time, the idle class, preemption at wake-up (S-10).
+//!
+//! After the kernel's fair class: every thread has a weighted run time; the one with the least
+//! runs for a slice, which is over at a tick of the timer. A thread that wakes is put up to a slice
+//! before the others; it takes the CPU over at once if only the idle class runs there, else when
+//! the slice of who runs is over (EEVDF with RUN_TO_PARITY).
+
+use super::{NEVER, State, World};
+use crate::model::power::relative_power;
+
+/// Slices end at ticks of the kernel's timer: 250 a second.
+const KERNEL_TICK_NS: u64 = 4_000_000;
+
+/// The slice of a machine of so many CPUs in nanoseconds: 0.7 ms times 1 + log2, at most 2.8 ms
+/// (base_slice_ns of kernels since 6.6).
+pub(super) fn slice_ns(cpus: usize) -> u64 {
+    700_000 * (1 + u64::from(cpus.max(1).ilog2().min(3)))
+}
+
+/// The timer tick at or after a moment.
+fn at_tick(moment: u64) -> u64 {
+    moment.div_ceil(KERNEL_TICK_NS) * KERNEL_TICK_NS
+}
+
+impl World {
+    /// Accounts what ran on a CPU since the last look.
+    pub(super) fn settle(&mut self, cpu: usize) {
+        let state = &mut self.cpus[cpu];
+        let passed = self.now - state.since;
+        state.since = self.now;
+        let Some(running) = state.current else { return };
+        if passed == 0 {
+            return;
+        }
+        let span = passed as f64;
+        let instructions = span * state.speed;
+        let thread = &mut self.threads[running];
+        let group = &mut self.groups[thread.group];
+        let place = &self.shape.cpus[cpu];
+        thread.left -= instructions;
+        thread.vruntime += span * group.pace();
+        group.cpu_ns += passed;
+        group.instructions += instructions;
+        self.busy_ns += passed;
+        let cell = &mut self.cells[thread.work * self.caches.len() + place.domain];
+        cell.ran_ns += span;
+        cell.effective_ns += span * state.factor;
+        cell.ghz_ns += span * state.ghz;
+        cell.instructions += instructions;
+        self.socket_units[place.socket] += span * state.units;
+        self.socket_busy[place.socket] += span;
+    }
+
+    /// Works out a CPU's speed and its next event anew.
+    pub(super) fn refresh(&mut self, cpu: usize) {
+        let place = self.shape.cpus[cpu];
+        let busy = |other: usize| self.cpus[other].current.is_some();
+        let shared = place.sibling.is_some_and(busy);
+        let factor = place.speed * if shared { self.machine.smt_speed } else { 1.0 };
+        let socket = &self.sockets[place.socket];
+        let ghz = socket.khz.min(self.cpus[cpu].cap_khz) as f64 / 1e6;
+        let state = &mut self.cpus[cpu];
+        let Some(running) = state.current else {
+            self.cpu_next[cpu] = NEVER;
+            return;
+        };
+        let thread = &self.threads[running];
+        let cell = &self.cells[thread.work * self.caches.len() + place.domain];
+        let work = &self.works[thread.work];
+        let activity = work.program.phases[work.phase].activity;
+        let base = self.machine.clock.base_khz as f64 / 1e6;
+        state.factor = factor;
+        state.ghz = ghz;
+        state.speed = factor / (cell.cycles / ghz + cell.waiting_ns);
+        state.units = activity * factor * relative_power(ghz, base);
+        let mut next = if state.queue.is_empty() { NEVER } else { state.slice_end };
+        if thread.left.is_finite() {
+            let wait = libm::ceil((thread.left / state.speed).max(0.0)) as u64;
+            next = next.min(self.now.saturating_add(wait.max(1)));
+        }
+        self.cpu_next[cpu] = next.max(self.now);
+    }
+
+    /// A request or task is done, or a slice is over.
+    pub(super) fn cpu_event(&mut self, cpu: usize) {
+        self.settle(cpu);
+        let Some(running) = self.cpus[cpu].current else {
+            self.cpu_next[cpu] = NEVER;
+            return;
+        };
+        if self.threads[running].left <= 0.0 {
+            self.done(running);
+        } else if self.now >= self.cpus[cpu].slice_end && !self.cpus[cpu].queue.is_empty() {
+            self.end_slice(cpu, running);
+        } else {
+            self.refresh(cpu);
+        }
+    }
+
+    /// The running thread goes on if it has still run least.
+    fn end_slice(&mut self, cpu: usize, running: usize) {
+        let mine = self.threads[running].vruntime;
+        if self.cpus[cpu].queue.iter().all(|t| self.threads[*t].vruntime >= mine) {
+            self.cpus[cpu].slice_end = at_tick(self.now + self.slice_ns);
+            self.refresh(cpu);
+        } else {
+            self.requeue(cpu, running);
+            self.pick(cpu);
+        }
+    }
+
+    fn done(&mut self, thread: usize) {
+        let work = self.threads[thread].work;
+        if let Some(service) = self.works[work].service {
+            return self.answer(service, thread);
+        }
+        self.threads[thread].left = f64::INFINITY;
+        self.block(thread);
+        self.works[work].unfinished -= 1;
+        if self.works[work].unfinished == 0 {
+            self.end_work(work);
+            self.ended.push(work);
+        }
+    }
+
+    /// Puts a thread on a free CPU.
+    fn put_on(&mut self, cpu: usize, thread: usize) {
+        let group = self.threads[thread].group;
+        self.settle_quota(group);
+        self.threads[thread].state = State::Running;
+        let waited = self.now - self.threads[thread].queued_at;
+        let of = &mut self.groups[group];
+        of.running += 1;
+        of.run_queue.record(waited);
+        let floor = self.cpus[cpu].least_vruntime;
+        let state = &mut self.cpus[cpu];
+        state.current = Some(thread);
+        state.since = self.now;
+        state.slice_end = at_tick(self.now + self.slice_ns);
+        state.least_vruntime = floor.max(self.threads[thread].vruntime);
+        self.plan_quota(group);
+        self.mark(cpu);
+        self.refresh(cpu);
+        self.respeed_sibling(cpu);
+    }
+
+    /// Takes the running thread off; its state is the caller's.
+    fn take_off(&mut self, cpu: usize) {
+        self.settle(cpu);
+        let Some(running) = self.cpus[cpu].current else { return };
+        let group = self.threads[running].group;
+        self.settle_quota(group);
+        self.groups[group].running -= 1;
+        self.plan_quota(group);
+        self.cpus[cpu].current = None;
+        self.cpu_next[cpu] = NEVER;
+        self.mark(cpu);
+        self.respeed_sibling(cpu);
+    }
+
+    fn respeed_sibling(&mut self, cpu: usize) {
+        if let Some(sibling) = self.shape.cpus[cpu].sibling
+            && self.cpus[sibling].current.is_some()
+        {
+            self.settle(sibling);
+            self.refresh(sibling);
+        }
+    }
+
+    pub(super) fn mark(&mut self, cpu: usize) {
+        let state = &self.cpus[cpu];
+        let empty = state.current.is_none() && state.queue.is_empty();
+        if empty {
+            self.free.insert(cpu)
+        } else {
+            self.free.remove(cpu)
+        }
+        let is_idle = |t: usize| self.groups[self.threads[t].group].idle;
+        let only_idle = state.current.is_some_and(is_idle);
+        if only_idle { self.idle_running.insert(cpu) } else { self.idle_running.remove(cpu) }
+    }
+
+    pub(super) fn requeue(&mut self, cpu: usize, running: usize) {
+        self.take_off(cpu);
+        self.queue_up(cpu, running);
+    }
+
+    fn queue_up(&mut self, cpu: usize, thread: usize) {
+        let of = &mut self.threads[thread];
+        of.state = State::Queued;
+        of.cpu = cpu;
+        of.queued_at = self.now;
+        self.cpus[cpu].queue.push(thread);
+        self.queued += 1;
+        self.note_wait(thread, true);
+        self.mark(cpu);
+    }
+
+    fn unqueue(&mut self, thread: usize) {
+        let cpu = self.threads[thread].cpu;
+        self.cpus[cpu].queue.retain(|t| *t != thread);
+        self.queued -= 1;
+        self.note_wait(thread, false);
+        self.mark(cpu);
+    }
+
+    fn note_wait(&mut self, thread: usize, more: bool) {
+        let group = self.threads[thread].group;
+        if self.groups[group].wait(self.now, more) {
+            if self.waiting_groups > 0 {
+                self.waited_ns += self.now - self.waiting_since;
+            }
+            self.waiting_since = self.now;
+            self.waiting_groups =
+                if more { self.waiting_groups + 1 } else { self.waiting_groups - 1 };
+        }
+    }
+
+    /// Runs whoever has run least; looks elsewhere if nobody waits here.
+    pub(super) fn pick(&mut self, cpu: usize) {
+        if self.cpus[cpu].current.is_some() {
+            return;
+        }
+        if self.cpus[cpu].queue.is_empty() {
+            self.pull(cpu);
+        }
+        let vruntime = |t: &usize| self.threads[*t].vruntime;
+        let next = self.cpus[cpu].queue.iter().copied();
+        if let Some(next) = next.min_by(|a, b| vruntime(a).total_cmp(&vruntime(b))) {
+            self.unqueue(next);
+            self.put_on(cpu, next);
+        }
+    }
+
+    /// The least weighted run time on a CPU: where newcomers join.
+    pub(super) fn floor(&mut self, cpu: usize) -> f64 {
+        self.settle(cpu);
+        let state = &self.cpus[cpu];
+        let all = state.queue.iter().chain(&state.current).map(|t| self.threads[*t].vruntime);
+        let least = all.fold(f64::INFINITY, f64::min);
+        if least.is_finite() { least.max(state.least_vruntime) } else { state.least_vruntime }
+    }
+
+    /// A thread has something to do.
+    pub(super) fn wake(&mut self, thread: usize) {
+        if self.groups[self.threads[thread].group].is_parked() {
+            self.threads[thread].state = State::Parked;
+            return;
+        }
+        self.enter(thread, self.slice_ns as f64);
+    }
+
+    /// A new thread begins on the CPU with the fewest others.
+    pub(super) fn fork(&mut self, thread: usize) {
+        let allowed = self.groups[self.threads[thread].group].cpus;
+        let load = |cpu: usize| {
+            let busy =
+                |c: usize| self.cpus[c].queue.len() + usize::from(self.cpus[c].current.is_some());
+            (busy(cpu), self.shape.cpus[cpu].sibling.map_or(0, busy))
+        };
+        if let Some(cpu) = allowed.iter().min_by_key(|cpu| load(*cpu)) {
+            self.threads[thread].cpu = cpu;
+            self.threads[thread].vruntime = self.floor(cpu);
+        }
+        self.wake(thread);
+    }
+
+    /// Joins a CPU's queue and takes the CPU over if it may.
+    pub(super) fn enter(&mut self, thread: usize, credit: f64) {
+        let (group, old) = (self.threads[thread].group, self.threads[thread].cpu);
+        let cpu = self.place(thread);
+        let floor = self.floor(cpu);
+        let moved = if cpu == old { 0.0 } else { floor - self.floor(old) };
+        let vruntime = (self.threads[thread].vruntime + moved).max(floor - credit);
+        self.threads[thread].vruntime = vruntime;
+        self.groups[group].runnable += 1;
+        self.queue_up(cpu, thread);
+        self.contend(cpu, thread);
+    }
+
+    /// A thread that waits on a CPU takes it over, if it may.
+    pub(super) fn contend(&mut self, cpu: usize, thread: usize) {
+        let Some(running) = self.cpus[cpu].current else { return self.pick(cpu) };
+        let (mine, theirs) = (&self.threads[thread], &self.threads[running]);
+        let (my_group, their_group) = (&self.groups[mine.group], &self.groups[theirs.group]);
+        if !my_group.idle && their_group.idle {
+            self.requeue(cpu, running);
+            self.unqueue(thread);
+            self.put_on(cpu, thread);
+        } else {
+            self.settle(cpu);
+            // While it was alone its slice was renewed each time that it ended.
+            let state = &mut self.cpus[cpu];
+            let over = self.now.saturating_sub(state.slice_end);
+            state.slice_end += over.div_ceil(self.slice_ns) * self.slice_ns;
+            state.slice_end = at_tick(state.slice_end);
+            self.refresh(cpu);
+        }
+    }
+
+    /// Takes a thread away from its CPU, whether it runs or waits.
+    pub(super) fn leave(&mut self, thread: usize, to: State) {
+        let cpu = self.threads[thread].cpu;
+        let was = self.threads[thread].state;
+        match was {
+            State::Running => self.take_off(cpu),
+            State::Queued => self.unqueue(thread),
+            State::Blocked | State::Parked => {}
+        }
+        self.threads[thread].state = to;
+        if matches!(was, State::Running | State::Queued) {
+            self.groups[self.threads[thread].group].runnable -= 1;
+        }
+        match was {
+            State::Running => self.pick(cpu),
+            State::Queued if self.cpus[cpu].current.is_some() => {
+                self.settle(cpu);
+                self.refresh(cpu);
+            }
+            _ => {}
+        }
+    }
+
+    /// A thread has nothing to do any more.
+    pub(super) fn block(&mut self, thread: usize) {
+        self.leave(thread, State::Blocked);
+    }
+
+    /// Moves a waiting thread to another CPU's queue.
+    pub(super) fn migrate(&mut self, thread: usize, to: usize) {
+        let from = self.threads[thread].cpu;
+        let moved = self.floor(to) - self.floor(from);
+        self.unqueue(thread);
+        self.threads[thread].vruntime += moved;
+        self.queue_up(to, thread);
+    }
+}
