@@ -129,7 +129,9 @@ fn a_small_demo_measures_all_parts_and_leaves_nothing_behind() {
     let laws: Vec<Contender> = found.runs.iter().map(|run| run.law).collect();
     assert_eq!(laws, [Contender::Alone, Contender::None, Contender::Quell]);
     for run in &found.runs {
-        assert!(run.windows > 0 && run.qps > 0.0 && run.p50_ms <= run.p99_ms, "{run:?}");
+        assert!(run.windows > 0 && run.p50_ms <= run.p99_ms, "{run:?}");
+        // Unprotected, the service may answer nothing within a second's window.
+        assert!(run.qps > 0.0 || run.law == Contender::None, "{run:?}");
         assert!((0.0..=1.0).contains(&run.slo_met_frac), "{run:?}");
         assert!((0.0..=1.1).contains(&run.cpu_utilisation_frac), "{run:?}");
         assert_eq!(run.batch_work_frac > 0.0, run.law != Contender::Alone, "{run:?}");
