@@ -57,6 +57,7 @@ pub enum CapabilityKind {
     MemoryBandwidth,
     PowerReading,
     FrequencyScaling,
+    IdleStates,
     Thermal,
     Msr,
     Ebpf,

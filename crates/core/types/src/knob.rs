@@ -64,10 +64,15 @@ pub enum Knob {
         /// Which CPU.
         cpu: u32,
     },
+    /// Whether a CPU that has nothing to do stays awake: it polls in place of halting.
+    StayAwake {
+        /// Which CPU.
+        cpu: u32,
+    },
 }
 
 impl Knob {
-    /// The group it belongs to; none for a CPU's frequency.
+    /// The group it belongs to; none for what is set of a CPU.
     #[must_use]
     pub fn tenant(&self) -> Option<&Tenant> {
         match self {
@@ -79,7 +84,7 @@ impl Knob {
             | Knob::EgressCeiling { tenant, .. }
             | Knob::LlcWays { tenant, .. }
             | Knob::MemoryBandwidth { tenant, .. } => Some(tenant),
-            Knob::FrequencyMax { .. } => None,
+            Knob::FrequencyMax { .. } | Knob::StayAwake { .. } => None,
         }
     }
 }
@@ -96,6 +101,7 @@ impl fmt::Display for Knob {
             Knob::LlcWays { tenant, domain } => write!(f, "LLC ways of {tenant} in {domain}"),
             Knob::MemoryBandwidth { tenant, domain } => write!(f, "MBA of {tenant} in {domain}"),
             Knob::FrequencyMax { cpu } => write!(f, "top frequency of CPU {cpu}"),
+            Knob::StayAwake { cpu } => write!(f, "staying awake of CPU {cpu}"),
         }
     }
 }
@@ -142,7 +148,7 @@ pub enum Setting {
     Bandwidth(CpuBandwidth),
     /// For [`Knob::CpuWeight`]: 1..10000, 100 is the usual one.
     Weight(u32),
-    /// For [`Knob::CpuIdle`] and [`Knob::Frozen`].
+    /// For [`Knob::CpuIdle`], [`Knob::Frozen`] and [`Knob::StayAwake`].
     Flag(bool),
     /// For [`Knob::EgressCeiling`]; none = no limit of ours.
     Rate(Option<BytesPerSecond>),

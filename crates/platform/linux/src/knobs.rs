@@ -1,10 +1,10 @@
 //! All knobs of all groups: read back, journalled before the first write, written.
 
+use crate::hardware::CpuKnob;
 use quell_cgroup::{
     BandwidthKnob, CgroupError, CpusKnob, Exclusivity, FreezerKnob, Group, GroupKnob, IdleKnob,
     Owner, Systemctl, SystemdProperty, SystemdUnit, WeightKnob, owner_of,
 };
-use quell_counters::FrequencyKnob;
 use quell_platform::{KnobJournal, Store, StoreError, Undo};
 use quell_types::{Gap, Knob, KnobRange, Reading, Setting, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +19,8 @@ enum Backend {
     Files(Box<dyn GroupKnob>),
     /// By systemd, which owns the group; read from the kernel's files all the same.
     Unit { unit: SystemdUnit, name: String, files: Box<dyn GroupKnob> },
-    /// A CPU's top frequency.
-    Frequency(FrequencyKnob),
+    /// What is set of a CPU.
+    Cpu(CpuKnob),
 }
 
 /// One knob with what it was made for.
@@ -62,16 +62,13 @@ impl KnobTable {
         ranges
     }
 
-    /// Puts the knobs of CPUs' frequencies in; answers with their ranges.
-    pub(crate) fn install_frequencies(
-        &mut self,
-        knobs: Vec<(Knob, FrequencyKnob)>,
-    ) -> Vec<(Knob, KnobRange)> {
+    /// Puts the knobs of CPUs in; answers with their ranges.
+    pub(crate) fn install_cpus(&mut self, knobs: Vec<(Knob, CpuKnob)>) -> Vec<(Knob, KnobRange)> {
         let mut ranges = Vec::new();
         for (knob, files) in knobs {
             let Ok(range) = files.range() else { continue };
             ranges.push((knob.clone(), range));
-            let entry = Entry { backend: Backend::Frequency(files), identity: 0 };
+            let entry = Entry { backend: Backend::Cpu(files), identity: 0 };
             self.entries.insert(knob, entry);
         }
         ranges
@@ -167,7 +164,7 @@ impl Backend {
     fn read(&self) -> Reading<Setting> {
         match self {
             Backend::Files(files) | Backend::Unit { files, .. } => files.read(),
-            Backend::Frequency(knob) => knob.read(),
+            Backend::Cpu(knob) => knob.read(),
         }
     }
 
@@ -175,8 +172,8 @@ impl Backend {
     fn undo(&self) -> Result<Vec<Undo>, String> {
         let told = |error: CgroupError| error.to_string();
         match self {
-            Backend::Frequency(knob) => {
-                let raw = knob.raw_files().map_err(|error| error.to_string())?;
+            Backend::Cpu(knob) => {
+                let raw = knob.raw_files()?;
                 Ok(raw.into_iter().map(|f| Undo::File { path: f.path, text: f.text }).collect())
             }
             Backend::Files(files) => {
@@ -198,7 +195,7 @@ impl Backend {
     fn write(&self, to: &Setting) -> Result<(), String> {
         let told = |error: CgroupError| error.to_string();
         match self {
-            Backend::Frequency(knob) => knob.write(to).map_err(|error| error.to_string()),
+            Backend::Cpu(knob) => knob.write(to),
             Backend::Files(files) => files.write(to).map_err(told),
             Backend::Unit { unit, files, .. } => match property_of(&files.round(to)) {
                 Some(property) => unit.set(&[property]).map_err(told),

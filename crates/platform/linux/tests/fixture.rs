@@ -7,7 +7,7 @@ use quell_types::*;
 use std::path::Path;
 use std::time::Duration;
 
-/// A cgroup v2 tree with one batch group, and one cpufreq policy.
+/// A cgroup v2 tree with one batch group, one cpufreq policy, and a CPU that can stay awake.
 fn tree() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
@@ -35,6 +35,8 @@ fn tree() -> tempfile::TempDir {
     ] {
         put(&format!("{policy}/{name}"), text);
     }
+    put("sys/devices/system/cpu/cpuidle/current_driver", "haltpoll\n");
+    put("sys/devices/system/cpu/cpu1/power/pm_qos_resume_latency_us", "0\n");
     root
 }
 
@@ -61,6 +63,8 @@ fn a_tree_of_files_conforms() {
         let kinds = linux.setup().knobs.keys();
         let has_frequency = kinds.filter(|k| matches!(k, Knob::FrequencyMax { cpu: 0 })).count();
         assert_eq!(has_frequency, 1, "{:?}", linux.setup().knobs);
+        let can = |cpu| linux.setup().knobs.contains_key(&Knob::StayAwake { cpu });
+        assert_eq!([0, 1].map(can), [false, true]);
         kept.push((root, state));
         linux
     });

@@ -1,6 +1,6 @@
 //! Lines of `quell doctor`.
 
-use crate::{Cpufreq, PmuProbe, Rapl, Thermal, msr_cpus};
+use crate::{Cpufreq, IdleStates, PmuProbe, Rapl, Thermal, msr_cpus};
 use quell_types::{Capability, CapabilityKind, CapabilityReport, Gap, Reading};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,6 +31,11 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
             Kind::FrequencyScaling,
             frequency(root),
             "the power loop is off: no frequency can be lowered",
+        ),
+        report(
+            Kind::IdleStates,
+            idle(root),
+            "idle CPUs cannot be kept awake: the host or a sleep state may answer late",
         ),
         report(Kind::Thermal, thermal(root), "temperatures are not shown"),
         report(
@@ -108,6 +113,12 @@ fn frequency(root: &Path) -> Reading<String> {
         low as f64 / 1e6,
         high as f64 / 1e6
     ))
+}
+
+fn idle(root: &Path) -> Reading<String> {
+    let states = IdleStates::discover(root)?;
+    states.awake_knob(0)?;
+    Ok(format!("{}: idle CPUs can be kept awake", states.driver()))
 }
 
 fn thermal(root: &Path) -> Reading<String> {

@@ -7,6 +7,7 @@
 mod capability;
 mod cpufreq;
 mod file;
+mod idle;
 mod msr;
 mod perf;
 mod rapl;
@@ -15,6 +16,7 @@ mod thermal;
 pub use capability::capabilities;
 pub use cpufreq::{Cpufreq, CpufreqError, FrequencyKnob, Policy};
 pub use file::RawFile;
+pub use idle::{AwakeKnob, IdleError, IdleStates};
 pub use msr::{msr_cpus, read_msr};
 pub use perf::{
     CounterCheck, Counters, Event, MAX_HARDWARE, MemoryTraffic, PerfError, PmuProbe, Raw, Tally,

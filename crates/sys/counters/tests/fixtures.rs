@@ -51,7 +51,7 @@ fn told(name: &str, kind: CapabilityKind, present: bool, words: &str) {
 
 #[test]
 fn doctor_tells_what_each_machine_has() {
-    use CapabilityKind::{FrequencyScaling, Msr, PowerReading, Thermal};
+    use CapabilityKind::{FrequencyScaling, IdleStates, Msr, PowerReading, Thermal};
     told("intel-pstate", PowerReading, true, "socket 0: 150 W, socket 1: 150 W");
     told("intel-pstate", FrequencyScaling, true, "intel_pstate: 4 policies, 1.00 to 3.70 GHz");
     told("intel-pstate", Thermal, true, "8 sensors: acpitz, coretemp, x86_pkg_temp");
@@ -65,6 +65,7 @@ fn doctor_tells_what_each_machine_has() {
     told("arm-cpufreq", Thermal, true, "2 sensors: cpu-thermal, gpu-thermal");
     told("vm-nothing", PowerReading, false, "no RAPL zones");
     told("vm-nothing", FrequencyScaling, false, "does not scale");
+    told("vm-nothing", IdleStates, false, "no cpuidle driver");
     told("vm-nothing", Thermal, false, "no thermal zones");
     told("vm-nothing", Msr, false, "/dev/cpu/N/msr");
     told("damaged", PowerReading, false, "not a number");
@@ -75,7 +76,7 @@ fn doctor_tells_what_each_machine_has() {
 #[test]
 fn this_machine_gets_an_answer() {
     let reports = capabilities(Path::new("/"));
-    assert_eq!(reports.len(), 6);
+    assert_eq!(reports.len(), 7);
     for report in reports {
         assert_eq!(report.capability.is_present(), report.without.is_empty(), "{report:?}");
     }

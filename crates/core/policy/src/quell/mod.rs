@@ -51,6 +51,7 @@
 //!   play an experiment for the group whose harm is least known, if its hold bank allows
 //! network, per link: batch = net_share * link - service's rate   (T-19, per-tenant shares)
 //! cache ways, MBA (where they exist): follow trust
+//! virtual machines: idle CPUs stay awake while slack is not ample   # awake.rs
 //! ```
 //!
 //! # Several services
@@ -63,6 +64,7 @@
 //! * No freezer: the emergency uses the smallest budget instead; no experiments: every group
 //!   counts as `unknown_harm`, so budgets are equal and trust alone steers.
 //! * No latency (a gap): trust stays at most `blind_trust`; CPU use and rates still count.
+//! * No cpuidle driver, or bare metal: idle CPUs halt as ever.
 //! * No RDT: the cache part is left out. With it, batch keeps its ways apart from the services'.
 //!
 //! # Rules
@@ -75,11 +77,13 @@
 //! | `slo-missed`, `thaw` | emergency and its end |
 //! | `slo-unreachable` | the service misses its objective with batch held: batch stays off |
 //! | `link-share`, `ways-follow-trust` | network, cache |
+//! | `stay-awake`, `may-sleep` | slack is not ample; it was for long |
 //! | `measure-harm` | an experiment |
 //!
 //! Sources: T.3–T.6 for the structure, H-2 for the headroom, R-2 for short online probes, R-4 for
 //! steps that are taken back; the rest is ours.
 
+mod awake;
 mod budget;
 mod cache;
 mod guard;
@@ -92,6 +96,7 @@ pub use params::QuellParams;
 
 use crate::Policy;
 use crate::ledger::{Ledger, Reason};
+use awake::Awake;
 use budget::Shares;
 use guard::Guard;
 use harm::Harm;
@@ -109,6 +114,7 @@ pub struct Quell {
     ledger: Ledger,
     guard: Guard,
     harm: Harm,
+    awake: Awake,
     lent: bool,
     next_slow: Time,
 }
@@ -121,6 +127,7 @@ impl Quell {
             guard: Guard::new(params.clone()),
             harm: Harm::new(params.clone()),
             ledger: Ledger::new(NAME),
+            awake: Awake::default(),
             lent: false,
             next_slow: Time(0),
             params,
@@ -219,6 +226,7 @@ impl Policy for Quell {
         }
         self.harm.learn(setup, observation);
         let signals = Signals::of(setup, observation, &self.harm);
+        self.awake.follow(setup, &self.params, &signals, &mut self.ledger);
         self.act_on(setup, &signals);
         link::share(setup, &self.params, observation, &mut self.ledger);
         let mut proposals = self.ledger.drain();
@@ -250,6 +258,9 @@ impl Policy for Quell {
             if !setup.controls(&Knob::Frozen { tenant: tenant() }) {
                 said.push(format!("{name}: no freezer, so its harm cannot be measured apart"));
             }
+        }
+        if awake::is_missing(setup, &self.params) {
+            said.push("idle CPUs cannot be kept awake: the host may wake them late".to_string());
         }
         if !setup.knobs.keys().any(|k| matches!(k, Knob::LlcWays { .. })) {
             said.push("no cache partitions: budgets alone protect the caches".to_string());

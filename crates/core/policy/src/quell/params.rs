@@ -67,6 +67,14 @@ pub struct QuellParams {
     pub net_least_frac: f64,
     /// Share of the cache that batch gets at full trust, where ways can be set.
     pub cache_share_frac: f64,
+    /// Whether idle CPUs of a virtual machine are kept awake while slack is not ample.
+    pub stay_awake: bool,
+    /// Below this slack CPUs are kept awake.
+    pub awake_below_slack: f64,
+    /// Above this slack they may sleep again, once it has lasted.
+    pub sleep_above_slack: f64,
+    /// For how long, in seconds.
+    pub awake_hold_s: f64,
 }
 
 impl Default for QuellParams {
@@ -102,6 +110,10 @@ impl Default for QuellParams {
             net_share_frac: 0.90,
             net_least_frac: 0.01,
             cache_share_frac: 0.5,
+            stay_awake: true,
+            awake_below_slack: 0.5,
+            sleep_above_slack: 0.8,
+            awake_hold_s: 30.0,
         }
     }
 }
@@ -133,6 +145,12 @@ impl QuellParams {
         }
         if self.shrink_below_slack >= self.grow_above_slack {
             return Err("shrink_below_slack must be below grow_above_slack".into());
+        }
+        if self.awake_below_slack >= self.sleep_above_slack {
+            return Err("awake_below_slack must be below sleep_above_slack".into());
+        }
+        if !(0.0..=86_400.0).contains(&self.awake_hold_s) {
+            return Err("awake_hold_s must lie in 0..86400".into());
         }
         if !(self.least_trust > 0.0 && self.least_trust <= self.most_trust) {
             return Err("least_trust must lie in 0..most_trust".into());

@@ -23,8 +23,8 @@ impl Linux {
             links: self.options.links.iter().map(|l| l.spec.clone()).collect(),
             knobs: BTreeMap::new(),
         };
-        let frequencies = self.hardware.knobs(&self.setup.managed_cpus);
-        self.setup.knobs.extend(self.knobs.install_frequencies(frequencies));
+        let of_cpus = self.hardware.knobs(&self.setup.managed_cpus);
+        self.setup.knobs.extend(self.knobs.install_cpus(of_cpus));
         let mut errors = Vec::new();
         for (index, service) in self.options.services.clone().iter().enumerate() {
             errors.extend(self.add_service(index as u32, service).err());
