@@ -111,8 +111,8 @@ impl Default for QuellParams {
             net_least_frac: 0.01,
             cache_share_frac: 0.5,
             stay_awake: true,
-            awake_below_slack: 0.5,
-            sleep_above_slack: 0.8,
+            awake_below_slack: 0.8,
+            sleep_above_slack: 0.9,
             awake_hold_s: 30.0,
         }
     }
