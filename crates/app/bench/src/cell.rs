@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Batch tasks outlive a cell by so much at most, whatever happens to everybody else.
 const TASK_MARGIN_S: f64 = 60.0;
 /// Batch that is let do so has begun to work by then, on a machine that is not overloaded.
-const ARMED: Duration = Duration::from_secs(2);
+const ARMED: Duration = Duration::from_secs(6);
 /// How often, and how much longer each time, batch alone is looked at again if it did no work.
 const ALONE_TRIES: u32 = 5;
 /// As `ARMED` where nothing else runs, but the machine may be slow.

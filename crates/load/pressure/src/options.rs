@@ -125,7 +125,7 @@ pub struct Options {
     /// Pages that press on the TLB.
     pub pages: PageSize,
     /// Memory to stream through, all threads together; none: eight times the last-level cache,
-    /// at least 256 MiB. For [`Resource::MemoryCapacity`] what 100 % are; none: all that is
+    /// at least 256 MiB, but no more than 1 GiB or twice the cache. For [`Resource::MemoryCapacity`] what 100 % are; none: all that is
     /// available, less the reserve.
     pub region_bytes: Option<u64>,
     /// Files.

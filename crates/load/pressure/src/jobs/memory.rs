@@ -11,6 +11,11 @@ use std::time::Duration;
 const LEAST_REGION: u64 = 256 << 20;
 /// The region is so many times the last-level cache: of what is streamed hardly anything is there.
 const REGION_PER_LLC: u64 = 8;
+/// Enough even where a virtual machine is told of its host's whole cache, of which it has a part:
+/// to clear much more takes many seconds before the first byte is streamed.
+const MOST_REGION: u64 = 1 << 30;
+/// Never less than so many times the cache all the same.
+const LEAST_PER_LLC: u64 = 2;
 /// The least region of one thread.
 const LEAST_SHARE: u64 = 4 << 20;
 
@@ -22,7 +27,7 @@ pub(super) fn bandwidth(
 ) -> Result<Jobs, PressureError> {
     let llc: u64 =
         options.llc_bytes.unwrap_or_else(|| topology.llc.iter().map(|l| l.size_bytes).sum());
-    let all = options.region_bytes.unwrap_or_else(|| (llc * REGION_PER_LLC).max(LEAST_REGION));
+    let all = options.region_bytes.unwrap_or_else(|| whole_region(llc));
     let threads = cpus.len() as u64;
     let share = (all / threads).max(LEAST_SHARE);
     let available = available_bytes().map(|bytes| bytes / threads);
@@ -37,6 +42,12 @@ pub(super) fn bandwidth(
         jobs.jobs.push(job(|| Memory::new(region)));
     }
     Ok(jobs)
+}
+
+/// What to stream through beside a last-level cache of this size, in bytes.
+fn whole_region(llc: u64) -> u64 {
+    let most = MOST_REGION.max(llc.saturating_mul(LEAST_PER_LLC));
+    llc.saturating_mul(REGION_PER_LLC).clamp(LEAST_REGION, most)
 }
 
 /// A part of all that may be taken for each thread. What is held from the start is occupied while
@@ -75,4 +86,17 @@ pub(super) fn page_faults(threads: usize) -> Result<Jobs, PressureError> {
         jobs.jobs.push(job(|| PageFaults::new(region)));
     }
     Ok(jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_region_is_larger_than_the_cache_and_soon_cleared() {
+        const MIB: u64 = 1 << 20;
+        let sizes = [0, 8, 32, 105, 480, 1152].map(|llc| whole_region(llc * MIB) / MIB);
+        assert_eq!(sizes, [256, 256, 256, 840, 1024, 2304]);
+        assert_eq!(whole_region(u64::MAX), u64::MAX, "absurd, but no overflow");
+    }
 }
