@@ -10,6 +10,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -122,8 +123,15 @@ fn jobs() -> Tenant {
     "jobs".into()
 }
 
+/// For tests that set what belongs to the machine, not to a group of their own.
+fn alone_with_the_machine() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn the_real_machine_conforms() {
+    let _alone = alone_with_the_machine();
     let mut grounds = Vec::new();
     conformance::run(|| {
         let mut ground = Ground::new();
@@ -136,6 +144,7 @@ fn the_real_machine_conforms() {
 
 #[test]
 fn what_a_killed_agent_left_is_put_back_from_its_journal() {
+    let _alone = alone_with_the_machine();
     let ground = Ground::new();
     let mut linux = ground.open();
     let before = sample(&mut linux).knobs;
@@ -148,6 +157,10 @@ fn what_a_killed_agent_left_is_put_back_from_its_journal() {
         set(Knob::Cpus { tenant: jobs() }, Setting::Cpus(CpuSet::of(0))),
     ] {
         linux.apply(&action).unwrap();
+    }
+    let awake = Knob::StayAwake { cpu: 0 };
+    if linux.setup().knobs.contains_key(&awake) {
+        linux.apply(&set(awake, Setting::Flag(true))).unwrap();
     }
     let changed = sample(&mut linux);
     assert!(changed.outcomes.iter().all(|o| o.error.is_none()), "{:?}", changed.outcomes);
