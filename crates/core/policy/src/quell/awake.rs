@@ -12,6 +12,9 @@
 //! anything (whatever becomes runnable runs at once), and the host sees CPUs that are in use. It is
 //! given back when slack is ample again for a while, or when nothing is served.
 //!
+//! # Units
+//! Slack is a fraction of the objective, times are seconds, a CPU is awake or not.
+//!
 //! # Pseudo-code
 //! ```text
 //! every period_s, in a virtual machine:
@@ -28,7 +31,7 @@
 //! The thresholds lie high (0.8 and 0.9): one late wake-up can cost a window its objective however
 //! good the windows before were, and where batch fills idle CPUs anyway polling adds little.
 //!
-//! Source: ours; measured in `docs/experiments/guard.md`.
+//! Source: ours; measured in `docs/experiments/halted-cpus.md`.
 
 use super::params::QuellParams;
 use super::signals::Signals;

@@ -1,7 +1,7 @@
 //! Capacity of a cache: uniform random accesses over x % of it, as fast as they go (B-2: 6, 6', 9).
 //! The same for the first level, the second and the last: only sizes differ.
 
-use super::latency::Stopwatch;
+use super::latency::{Stopwatch, time_chain};
 use super::random::{below, step, streams};
 use super::{Kernel, Probe};
 use crate::Intensity;
@@ -88,17 +88,6 @@ fn scatter(lines: &[Line], states: &mut [u64; STREAMS]) {
     *states = now;
 }
 
-/// Reads `count` random lines, each chosen only when the one before has arrived.
-fn chase(lines: &[Line], start: u64, count: u32) -> u64 {
-    let mut state = start;
-    for _ in 0..count {
-        let arrived = lines[below(state, lines.len() as u64)].word.load(Relaxed);
-        // Zero, but only the loaded word says so.
-        state = step(state).wrapping_add(arrived >> 63);
-    }
-    state
-}
-
 impl Kernel for CacheCapacity {
     fn prepare(&mut self) {
         let all = self.share.region.lines();
@@ -133,7 +122,7 @@ impl Kernel for CacheCapacity {
             return None;
         }
         let state = &mut self.states[0];
-        self.watch.time(CHAIN, || *state = std::hint::black_box(chase(lines, *state, CHAIN)))
+        time_chain(self.watch, lines, state, CHAIN)
     }
 
     fn footprint_bytes(&self) -> u64 {

@@ -1,6 +1,9 @@
 //! Timing a few dependent accesses.
 
 use super::Probe;
+use super::random::{below, step};
+use crate::region::Line;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// A mean above this is no access to memory but a thread that lost its CPU meanwhile.
@@ -29,6 +32,31 @@ impl Stopwatch {
         let took = start.elapsed().saturating_sub(self.clock);
         (took <= LONGEST_ACCESS * accesses).then_some(Probe { took, accesses: accesses.into() })
     }
+}
+
+/// Reads `count` random lines, each chosen only when the one before has arrived.
+fn chase(lines: &[Line], start: u64, count: u32) -> u64 {
+    let mut state = start;
+    for _ in 0..count {
+        let arrived = lines[below(state, lines.len() as u64)].word.load(Relaxed);
+        // Zero, but only the loaded word says so.
+        state = step(state).wrapping_add(arrived >> 63);
+    }
+    state
+}
+
+/// Times `accesses` dependent reads at random among these lines (at least one), and moves the
+/// generator's state on; none if the thread was evidently interrupted.
+pub(crate) fn time_chain(
+    watch: Stopwatch,
+    lines: &[Line],
+    state: &mut u64,
+    accesses: u32,
+) -> Option<Probe> {
+    let mut next = *state;
+    let probe = watch.time(accesses, || next = chase(lines, next, accesses));
+    *state = std::hint::black_box(next);
+    probe
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! A held intensity is occupied when the pressure starts. A ramp occupies on the way, as fast as the
 //! kernel clears pages: the report tells how far it came.
 
-use super::latency::Stopwatch;
+use super::latency::{Stopwatch, time_chain};
 use super::random::{below, step, streams};
 use super::{Kernel, Probe};
 use crate::region::{HUGE, LINE, Region};
@@ -100,15 +100,7 @@ impl Kernel for MemoryCapacity {
         if lines.is_empty() {
             return None;
         }
-        let mut state = self.state;
-        let probe = self.watch.time(CHAIN, || {
-            for _ in 0..CHAIN {
-                let arrived = lines[below(state, lines.len() as u64)].word.load(Relaxed);
-                state = step(state).wrapping_add(arrived >> 63);
-            }
-        });
-        self.state = std::hint::black_box(state);
-        probe
+        time_chain(self.watch, lines, &mut self.state, CHAIN)
     }
 
     fn footprint_bytes(&self) -> u64 {

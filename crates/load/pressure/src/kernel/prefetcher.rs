@@ -4,7 +4,7 @@
 //! bit says. That trains a stream: the prefetchers bring the lines that would follow, and nobody asks
 //! for them. The bit decides over a real jump, so it is mispredicted half of the time.
 
-use super::latency::Stopwatch;
+use super::latency::{Stopwatch, time_chain};
 use super::random::{below, step};
 use super::{Kernel, Probe};
 use crate::region::{LINE, Line, Region};
@@ -85,15 +85,7 @@ impl Kernel for Prefetcher {
 
     fn probe(&mut self) -> Option<Probe> {
         let lines = self.region.lines();
-        let mut state = self.state;
-        let probe = self.watch.time(CHAIN, || {
-            for _ in 0..CHAIN {
-                let arrived = lines[below(state, lines.len() as u64)].word.load(Relaxed);
-                state = step(state).wrapping_add(arrived >> 63);
-            }
-        });
-        self.state = std::hint::black_box(state);
-        probe
+        time_chain(self.watch, lines, &mut self.state, CHAIN)
     }
 
     fn footprint_bytes(&self) -> u64 {
