@@ -14,6 +14,7 @@ use quell_pressure::FeedReader;
 use quell_service::{Bench, RunReport, Window};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Batch tasks outlive a cell by so much at most, whatever happens to everybody else.
@@ -38,6 +39,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) cpus: usize,
     pub(crate) percentile: f64,
     pub(crate) law_parameters: &'a str,
+    pub(crate) before_cell: Option<&'a str>,
     pub(crate) objective: Objective,
 }
 
@@ -86,6 +88,7 @@ impl Stage<'_> {
         let task = |&p| batch::task(self.program, p, threads, bound_s, self.folder);
         let tasks = charge.mix.parts().iter().map(task).collect();
         let config = self.config(charge, &folder)?;
+        batch::warm_up(self.program, charge.mix, threads)?;
         let bpf_stats = charge.bpf_stats;
         Guard::start(GuardPlan { program: self.program, config, tasks, folder, bpf_stats })
             .map(Some)
@@ -137,7 +140,7 @@ impl Stage<'_> {
         load: &Load,
         on_window: &mut dyn FnMut(&Window),
     ) -> anyhow::Result<Seen> {
-        self.interrupt.check()?;
+        self.prepare()?;
         let mut guard = self.guard(charge, load.warmup_s + load.seconds)?;
         if guard.is_some() {
             // A law may hold batch back from the start: then there is nothing to wait for.
@@ -200,6 +203,20 @@ impl Stage<'_> {
 }
 
 impl Stage<'_> {
+    /// Runs what was asked for before a cell.
+    fn prepare(&self) -> anyhow::Result<()> {
+        if let Some(command) = self.before_cell {
+            let status = Command::new("/bin/sh")
+                .args(["-c", command])
+                .stdin(Stdio::null())
+                .status()
+                .context("cannot run /bin/sh")?;
+            self.interrupt.check()?;
+            anyhow::ensure!(status.success(), "--before-cell: `{command}` failed ({status})");
+        }
+        self.interrupt.check()
+    }
+
     /// Waits until every polluter of a mix has mapped its memory and begun to work, at most so
     /// long.
     fn wait_for_work(&self, mix: Mix, most: Duration) -> anyhow::Result<()> {

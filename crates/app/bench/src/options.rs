@@ -48,6 +48,8 @@ pub struct GuardOptions {
     pub json: Option<PathBuf>,
     /// Where the report is written.
     pub report: Option<PathBuf>,
+    /// Run by `sh -c` before each cell, as to wait until the machine is quiet.
+    pub before_cell: Option<String>,
     /// The program that becomes server, agent and polluter: `quell` itself.
     pub program: PathBuf,
 }

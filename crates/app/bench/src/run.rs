@@ -47,6 +47,7 @@ pub fn guard(options: &GuardOptions, interrupt: &Interrupt) -> anyhow::Result<De
         cpus: topology.online().len().max(1),
         percentile: options.percentile,
         law_parameters: &options.law_parameters,
+        before_cell: options.before_cell.as_deref(),
         objective: Objective::default(),
     };
     let neighbours = Neighbours::choose(&topology);

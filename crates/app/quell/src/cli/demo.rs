@@ -53,6 +53,10 @@ pub(crate) struct Common {
     /// A TOML file whose `[law.NAME]` tables are the laws' parameters.
     #[arg(long, value_name = "FILE")]
     law_parameters: Option<PathBuf>,
+    /// Run by `sh -c` before each cell, as to wait until the machine is quiet. If it fails, so
+    /// does the comparison.
+    #[arg(long, value_name = "COMMAND")]
+    before_cell: Option<String>,
     /// Seed of arrivals.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -95,6 +99,7 @@ impl Common {
             law_parameters,
             json: self.json.clone(),
             report: self.report.clone(),
+            before_cell: self.before_cell.clone(),
             program: std::env::current_exe().context("cannot find this program")?,
         })
     }

@@ -47,6 +47,16 @@ pub(super) struct Shares {
     pub(super) by_group: BTreeMap<Tenant, Share>,
 }
 
+impl Shares {
+    /// No group is limited.
+    pub(super) fn free(setup: &Setup, harm: &Harm) -> Self {
+        let cpus = setup.managed_cpus.len().max(1) as f64;
+        let share = |name: &Tenant| one_share(setup, harm.of(name), cpus, cpus);
+        let by_group = setup.batch.iter().map(|b| (b.name.clone(), share(&b.name))).collect();
+        Self { allowance_ln: f64::INFINITY, by_group }
+    }
+}
+
 /// Works the shares out.
 pub(super) fn share(
     setup: &Setup,

@@ -74,6 +74,14 @@ impl Guard {
         self.hold.is_some()
     }
 
+    /// Takes a level of trust that something else decided; true if batch was held.
+    pub(super) fn take_over(&mut self, trust: f64) -> bool {
+        (self.trust, self.misses) = (trust, 0);
+        // Rates change while nobody judges them.
+        (self.qps, self.cost_s) = (None, None);
+        self.hold.take().is_some()
+    }
+
     /// Looks at the signals; `slow` says that the slow loop is due too.
     pub(super) fn judge(&mut self, signals: &Signals, slow: bool) -> Judgement {
         let jump = self.jump(signals);

@@ -52,6 +52,7 @@
 //! network, per link: batch = net_share * link - service's rate   (T-19, per-tenant shares)
 //! cache ways, MBA (where they exist): follow trust
 //! virtual machines: idle CPUs stay awake while slack is not ample   # awake.rs
+//!   slack stays thin under limits: try whether limits help; if not, batch runs free  # fill.rs
 //! ```
 //!
 //! # Several services
@@ -78,6 +79,9 @@
 //! | `slo-unreachable` | the service misses its objective with batch held: batch stays off |
 //! | `link-share`, `ways-follow-trust` | network, cache |
 //! | `stay-awake`, `may-sleep` | slack is not ample; it was for long |
+//! | `try-free`, `try-limits` | windows of a trial |
+//! | `limits-do-not-help`, `limits-help` | its outcome |
+//! | `blind` | free batch is limited again: no latency is known |
 //! | `measure-harm` | an experiment |
 //!
 //! Sources: T.3–T.6 for the structure, H-2 for the headroom, R-2 for short online probes, R-4 for
@@ -86,6 +90,7 @@
 mod awake;
 mod budget;
 mod cache;
+mod fill;
 mod guard;
 mod harm;
 mod link;
@@ -98,6 +103,7 @@ use crate::Policy;
 use crate::ledger::{Ledger, Reason};
 use awake::Awake;
 use budget::Shares;
+use fill::{Fill, Order};
 use guard::Guard;
 use harm::Harm;
 use quell_types::{Input, Knob, Observation, Precedence, Proposal, Setting, Setup, Time, Wish};
@@ -113,6 +119,7 @@ pub struct Quell {
     params: QuellParams,
     ledger: Ledger,
     guard: Guard,
+    fill: Fill,
     harm: Harm,
     awake: Awake,
     lent: bool,
@@ -125,6 +132,7 @@ impl Quell {
     pub fn new(params: QuellParams) -> Self {
         Self {
             guard: Guard::new(params.clone()),
+            fill: Fill::default(),
             harm: Harm::new(params.clone()),
             ledger: Ledger::new(NAME),
             awake: Awake::default(),
@@ -198,6 +206,36 @@ impl Quell {
         if slow {
             self.next_slow = signals.time + Duration::from_secs_f64(self.params.slow_period_s);
         }
+        if slow {
+            let order = self.fill.step(setup, &self.params, signals);
+            self.follow(setup, signals, order);
+        }
+        if self.fill.is_limiting() {
+            self.limit(setup, signals, slow);
+        }
+    }
+
+    /// What a trial asks for.
+    fn follow(&mut self, setup: &Setup, signals: &Signals, order: Order) {
+        let (rule, trust) = match order {
+            Order::Limit => return,
+            Order::Free(rule) => (rule, self.params.most_trust),
+            Order::Least(rule) | Order::LimitAnew(rule) => (rule, self.params.least_trust),
+        };
+        if self.guard.take_over(trust) {
+            self.hold(setup, false, rule, signals.inputs());
+        }
+        if matches!(order, Order::Free(_)) {
+            let shares = Shares::free(setup, &self.harm);
+            self.set_budgets(setup, &shares, &Reason::partition(rule, signals.inputs()));
+        } else {
+            self.spread(setup, signals, rule);
+        }
+        cache::follow(setup, &self.params, self.guard.trust(), &mut self.ledger);
+    }
+
+    /// What trust says.
+    fn limit(&mut self, setup: &Setup, signals: &Signals, slow: bool) {
         let verdict = self.guard.judge(signals, slow);
         match verdict.hold {
             Some(held) => self.hold(setup, held, verdict.rule, signals.inputs()),
@@ -231,6 +269,7 @@ impl Policy for Quell {
         link::share(setup, &self.params, observation, &mut self.ledger);
         let mut proposals = self.ledger.drain();
         if !self.guard.holding()
+            && !self.fill.is_trying()
             && let Some(experiment) = self.harm.next_experiment(setup, observation, &signals)
         {
             proposals.push(Proposal {

@@ -75,6 +75,8 @@ pub struct QuellParams {
     pub sleep_above_slack: f64,
     /// For how long, in seconds.
     pub awake_hold_s: f64,
+    /// Whether free batch is tried in a virtual machine where slack stays thin under limits.
+    pub try_free: bool,
 }
 
 impl Default for QuellParams {
@@ -114,6 +116,7 @@ impl Default for QuellParams {
             awake_below_slack: 0.8,
             sleep_above_slack: 0.9,
             awake_hold_s: 30.0,
+            try_free: true,
         }
     }
 }

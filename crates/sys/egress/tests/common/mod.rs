@@ -14,17 +14,12 @@ pub(crate) fn mbit(megabits: f64) -> BytesPerSecond {
     BytesPerSecond::from_bits(megabits * 1e6)
 }
 
-/// A link that stays one of 100 Mbit/s where timers are late: a burst of two packets, as real
-/// wires have, is spent after 0.24 ms, and a busy virtual machine loses what comes after it.
-fn patient_wire() -> WireSpec {
-    WireSpec { burst_bytes: 20 * 1514, ..WireSpec::fast_ethernet() }
-}
-
 /// Two namespaces and the link between them. One lab at a time: five would fight for two CPUs.
 pub(crate) fn lab() -> AloneInLab {
     static TAKEN: Mutex<()> = Mutex::new(());
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let lab = Lab::build(&patient_wire()).expect("these tests need root, veth, bridge and TBF");
+    let lab = Lab::build(&WireSpec::fast_ethernet())
+        .expect("these tests need root, veth, bridge and TBF");
     AloneInLab { lab, _taken: taken }
 }
 
