@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::str::FromStr;
 
 /// One kind of batch work, in a group of its own.
@@ -140,31 +139,6 @@ pub(crate) fn task(
         directory: None,
         retries: 0,
     }
-}
-
-/// Lets every polluter that works on memory touch it once, unlimited, and end.
-///
-/// A virtual machine's memory is backed by its host when it is first touched, which can take
-/// seconds for a gigabyte, and CPU time that a limited polluter does not have. What was touched a
-/// moment ago is still backed.
-pub(crate) fn warm_up(program: &Path, mix: Mix, threads: usize) -> anyhow::Result<()> {
-    let on_memory = |p: &&Polluter| matches!(p, Polluter::Llc | Polluter::Membw);
-    let begin = |polluter: &Polluter| {
-        let words = [polluter.name(), "--threads", &threads.to_string(), "--seconds", "0.01"];
-        Command::new(program)
-            .arg("pressure")
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-    };
-    let begun: Vec<_> = mix.parts().iter().filter(on_memory).map(begin).collect();
-    for child in begun {
-        let status = child?.wait()?;
-        anyhow::ensure!(status.success(), "a polluter could not touch its memory ({status})");
-    }
-    Ok(())
 }
 
 /// Adds up a polluter's work over the lives of its process: a controller may stop it and start it

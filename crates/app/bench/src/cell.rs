@@ -4,6 +4,7 @@ use crate::batch;
 use crate::cost::ProcessCost;
 use crate::groups::Groups;
 use crate::guard::{Guard, GuardPlan};
+use crate::memory::KeptMemory;
 use crate::report::{Round, TracePoint};
 use crate::sampler::{Rates, Reading, Sampler, rates, trace};
 use crate::service::Load;
@@ -32,6 +33,7 @@ const SETTLED: Duration = Duration::from_millis(700);
 pub(crate) struct Stage<'a> {
     pub(crate) program: &'a Path,
     pub(crate) groups: &'a Groups,
+    pub(crate) memory: &'a KeptMemory,
     pub(crate) bench: &'a Bench,
     pub(crate) folder: &'a Path,
     pub(crate) ui: &'a Ui,
@@ -85,10 +87,15 @@ impl Stage<'_> {
         let folder = self.new_folder()?;
         let threads = charge.mix.threads(self.cpus);
         let bound_s = seconds + TASK_MARGIN_S;
-        let task = |&p| batch::task(self.program, p, threads, bound_s, self.folder);
+        let task = |&polluter: &Polluter| {
+            let mut task = batch::task(self.program, polluter, threads, bound_s, self.folder);
+            if let Some(file) = self.memory.file(polluter) {
+                task.command.extend(["--memory-file".to_owned(), file.display().to_string()]);
+            }
+            task
+        };
         let tasks = charge.mix.parts().iter().map(task).collect();
         let config = self.config(charge, &folder)?;
-        batch::warm_up(self.program, charge.mix, threads)?;
         let bpf_stats = charge.bpf_stats;
         Guard::start(GuardPlan { program: self.program, config, tasks, folder, bpf_stats })
             .map(Some)
@@ -170,6 +177,7 @@ impl Stage<'_> {
     /// A batch alone on the machine: work per second of each polluter.
     pub(crate) fn batch_alone(&self, mix: Mix, seconds: f64) -> anyhow::Result<Vec<f64>> {
         let charge = Charge::new(Contender::None, mix);
+        self.memory.fill(self.program, mix, mix.threads(self.cpus))?;
         let guard = self.guard(&charge, seconds)?;
         self.wait_for_work(mix, BUSY)?;
         let mut found = self.rates_alone(mix, seconds)?;

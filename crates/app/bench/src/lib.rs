@@ -22,6 +22,7 @@ mod groups;
 mod guard;
 mod law;
 mod leftovers;
+mod memory;
 mod neighbour;
 mod network;
 mod options;

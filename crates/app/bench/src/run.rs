@@ -6,6 +6,7 @@ use crate::cell::{Charge, Objective, Stage};
 use crate::cost::ProcessCost;
 use crate::folder::RunFolder;
 use crate::groups::Groups;
+use crate::memory::KeptMemory;
 use crate::neighbour::Neighbours;
 use crate::network::Network;
 use crate::report::{AgentCost, BatchAlone, DEMO_SCHEMA, DemoReport, Machine, Round};
@@ -37,9 +38,11 @@ pub fn guard(options: &GuardOptions, interrupt: &Interrupt) -> anyhow::Result<De
     let groups = Groups::make(folder.name())?;
     ui.now(format!("starting {}", options.service.name()));
     let bench = service::start(&options.program, &groups, &options.service)?;
+    let memory = KeptMemory::make_or_none();
     let stage = Stage {
         program: &options.program,
         groups: &groups,
+        memory: &memory,
         bench: &bench,
         folder: folder.path(),
         ui: &ui,

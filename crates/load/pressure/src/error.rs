@@ -24,6 +24,14 @@ pub enum PressureError {
         /// What would do.
         allowed: &'static str,
     },
+    /// A file for memory that cannot be used.
+    #[error("cannot use {} as memory: {source}", path.display())]
+    MemoryFile {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// CPUs that this process cannot use.
     #[error(
         "CPUs {unusable} are offline, absent or not allowed here: this process may use {allowed}"

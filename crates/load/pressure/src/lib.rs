@@ -48,6 +48,7 @@ pub use intensity::{Intensity, Plan};
 pub use meter::{FeedReader, FeedReading};
 pub use options::{Idle, NetworkOptions, Options, PageSize, StorageOptions};
 pub use polluter::{Armed, Running, arm, run};
+pub use region::keep_memory_in;
 pub use report::{End, Progress, Report, ThreadReport};
 pub use resource::{Resource, Unit};
 pub use sink::Sink;

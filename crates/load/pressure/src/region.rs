@@ -2,10 +2,14 @@
 //! short.
 
 use crate::PressureError;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Size and alignment of a huge page on x86-64, and on aarch64 with 4 KiB pages.
 pub(crate) const HUGE: usize = 2 << 20;
@@ -20,7 +24,54 @@ pub(crate) struct Line {
     pub(crate) word: AtomicU64,
 }
 
-/// Anonymous zeroed memory, aligned to huge pages.
+/// A file whose pages are used as memory, and how much of it is taken.
+struct Kept {
+    file: File,
+    taken: AtomicU64,
+}
+
+static KEPT: OnceLock<Kept> = OnceLock::new();
+
+/// Takes the memory of the kernels of this process from a file of a file system in memory, whose
+/// pages stay when the process ends.
+///
+/// In a virtual machine memory that nobody used for some seconds is the host's again, and to have
+/// it back can take seconds of CPU time for a gigabyte: more than a process that is held back
+/// ever gets. What a file holds is neither cleared nor fetched anew.
+///
+/// # Errors
+/// The file cannot be opened for reading and writing.
+pub fn keep_memory_in(path: &Path) -> Result<(), PressureError> {
+    let failed = |source| PressureError::MemoryFile { path: path.to_owned(), source };
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+    let _ = KEPT.set(Kept { file, taken: AtomicU64::new(0) });
+    Ok(())
+}
+
+impl Kept {
+    /// Maps the next `bytes` of the file there; they must be ours.
+    ///
+    /// # Safety
+    /// The addresses must belong to a mapping of the caller that nothing refers to.
+    unsafe fn map_over(&self, base: NonNull<u8>, bytes: usize) -> io::Result<()> {
+        let from = self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+        let end = from + bytes as u64;
+        if self.file.metadata()?.len() < end {
+            self.file.set_len(end)?;
+        }
+        let offset = libc::off_t::try_from(from).map_err(io::Error::other)?;
+        let (access, how) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: replaces a mapping of the caller's, who says that nothing refers to it.
+        let map = unsafe {
+            libc::mmap(base.as_ptr().cast(), bytes, access, how, self.file.as_raw_fd(), offset)
+        };
+        if map == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Memory, aligned to huge pages: zeroed and of its own, or what an earlier process left in the
+/// file of [`keep_memory_in`].
 #[derive(Debug)]
 pub(crate) struct Region {
     base: NonNull<u8>,
@@ -61,6 +112,14 @@ impl Region {
         let skip = map.as_ptr().align_offset(HUGE);
         // SAFETY: `skip` < HUGE, and HUGE more than `bytes` were mapped.
         let base = unsafe { map.cast::<u8>().add(skip) };
+        if let Some(kept) = KEPT.get() {
+            // SAFETY: the range lies within the mapping, of which nobody knows yet.
+            if let Err(error) = unsafe { kept.map_over(base, bytes) } {
+                // SAFETY: unmaps exactly what was mapped above.
+                unsafe { libc::munmap(map.as_ptr(), map_bytes) };
+                return Err(failed(error));
+            }
+        }
         // SAFETY: the range lies within the mapping. A refusal is no error: smaller pages serve,
         // and the report says which were had.
         unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
@@ -99,7 +158,7 @@ impl Region {
 
     /// All of it as cache lines.
     pub(crate) fn lines(&self) -> &[Line] {
-        // SAFETY: base is aligned to HUGE and `bytes` long; zeroed memory is a valid atomic; the
+        // SAFETY: base is aligned to HUGE and `bytes` long; all bits are valid atomics; the
         // mapping lives as long as `self`; exclusive views need `&mut self`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / LINE) }
     }

@@ -70,8 +70,9 @@ impl IdleStates {
     /// Absent if the CPU takes no bound (power management is left out of the kernel).
     pub fn awake_knob(&self, cpu: u32) -> Reading<AwakeKnob> {
         let path = self.cpus.join(format!("cpu{cpu}/power/pm_qos_resume_latency_us"));
-        file::text(&path)?;
-        Ok(AwakeKnob { path })
+        let found = file::text(&path)?;
+        let asleep = if found == AWAKE { UNBOUND.to_owned() } else { found };
+        Ok(AwakeKnob { path, asleep })
     }
 }
 
@@ -79,6 +80,8 @@ impl IdleStates {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwakeKnob {
     path: PathBuf,
+    /// The bound that holds while the CPU may sleep: another program's, else none.
+    asleep: String,
 }
 
 impl AwakeKnob {
@@ -105,7 +108,7 @@ impl AwakeKnob {
     pub fn write(&self, wanted: &Setting) -> Result<(), IdleError> {
         let text = match wanted {
             Setting::Flag(true) => AWAKE,
-            Setting::Flag(false) => UNBOUND,
+            Setting::Flag(false) => &self.asleep,
             other => return Err(IdleError::Kind(other.clone())),
         };
         fs::write(&self.path, format!("{text}\n")).map_err(|source| self.failed("write", source))
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(knob.read(), Ok(Setting::Flag(true)));
         assert_eq!(fs::read_to_string(&before.path).unwrap(), "n/a\n");
         knob.write(&Setting::Flag(false)).unwrap();
-        assert_eq!(fs::read_to_string(&before.path).unwrap(), "0\n");
+        assert_eq!(fs::read_to_string(&before.path).unwrap(), "100\n");
     }
 
     #[test]

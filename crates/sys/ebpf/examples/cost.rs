@@ -15,6 +15,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// From a change to the measurement after it.
+const SETTLE: Duration = Duration::from_millis(250);
+/// Length of one measurement.
+const SPAN: Duration = Duration::from_millis(300);
+
 /// Where redis and its clients run.
 struct Group(PathBuf);
 
@@ -91,10 +96,12 @@ fn served(stream: &mut TcpStream) -> Outcome<u64> {
     Ok(after.split('\r').next().unwrap_or_default().parse()?)
 }
 
-/// Commands a second, and CPU time a command in microseconds.
+/// Commands a second, and CPU time a command in microseconds, once the kernel has done with loading
+/// or freeing the probes, which takes CPU time of its own.
 fn speed(group: &Group, stream: &mut TcpStream) -> Outcome<(f64, f64)> {
+    std::thread::sleep(SETTLE);
     let (before, used, start) = (served(stream)?, group.usage_us()?, Instant::now());
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(SPAN);
     let commands = (served(stream)? - before) as f64;
     Ok((commands / start.elapsed().as_secs_f64(), (group.usage_us()? - used) / commands))
 }

@@ -75,6 +75,10 @@ pub(crate) struct Args {
     /// memory-bandwidth: memory to stream through; memory-capacity: what 100 are.
     #[arg(long, value_name = "BYTES")]
     region_bytes: Option<u64>,
+    /// llc, memory-bandwidth: use this file of a tmpfs as memory; what it holds already needs not
+    /// be cleared when the kernel starts.
+    #[arg(long, value_name = "FILE")]
+    memory_file: Option<PathBuf>,
     /// tlb: pages to touch, small or huge (2 MiB of memory for each entry).
     #[arg(long, value_name = "SIZE", default_value = "small")]
     pages: PageSize,
@@ -126,6 +130,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return super::files::print_text(list().trim_end());
     };
     let options = args.options(resource)?;
+    if let Some(file) = &args.memory_file {
+        quell_pressure::keep_memory_in(file)?;
+    }
     let stop = Stop::new()?;
     stop.on_signals()?;
     quell_pressure::bound_process(Duration::from_secs_f64(options.seconds) + MARGIN);
