@@ -55,6 +55,8 @@ bench: $(QUELL) setup
 	$(CARGO) $(RUNNER) run --release --package quell-ebpf --example cost -- 20
 	$(CARGO) $(RUNNER) run --release --package quell-linux --example sampling_cost
 	$(CARGO) $(RUNNER) run --release --package quell-egress --example inflation
+	$(SUDO) $(QUELL) pressure validate --parts linearity --report bench-pressure
+	$(SUDO) $(QUELL) pressure validate --parts impact,crosstalk --rounds 3 --report bench-crosstalk
 	QUELL_KILL_ROUNDS=100 $(CARGO) $(RUNNER) test --package quell --test guard -- deaths
 	$(SUDO) $(QUELL) bench guard $(ARGS)
 

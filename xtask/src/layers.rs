@@ -26,7 +26,14 @@ const RULES: &[Rule] = &[
     ("load/service", &["core/types"]),
     (
         "load/profiler",
-        &["core/types", "core/model", "platform/platform", "load/pressure", "load/service"],
+        &[
+            "core/types",
+            "core/model",
+            "platform/platform",
+            "sys/topology",
+            "load/pressure",
+            "load/service",
+        ],
     ),
     ("app/*", &["core/*", "platform/*", "sys/*", "load/*", "app/*"]),
     ("xtask", &[]),

@@ -36,6 +36,7 @@ fn show(item: &Item) -> String {
         Item::Text(text) => format!("<p>{}</p>\n", escape(text)),
         Item::Table(table) => table.to_html(),
         Item::Plot(plot) => format!("<figure>\n{}</figure>\n", plot.to_svg()),
+        Item::Heat(heat) => format!("<figure>\n{}</figure>\n", heat.to_svg()),
     }
 }
 

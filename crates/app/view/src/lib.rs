@@ -6,6 +6,7 @@
 //!
 //! Invariant: what is missing is drawn as a gap and named with its reason, never as 0.
 
+mod heat;
 mod html;
 mod number;
 mod plot;
@@ -15,6 +16,7 @@ mod svg;
 mod table;
 mod text;
 
+pub use heat::Heat;
 pub use plot::{Axis, Colour, Mark, Plot, Range, Series, Span, Style};
 pub use report::{Item, Report, Section};
 pub use table::{Align, Cell, Column, Table};

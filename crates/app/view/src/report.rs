@@ -1,6 +1,6 @@
 //! A report: sections of words, tables and plots.
 
-use crate::{Plot, Table};
+use crate::{Heat, Plot, Table};
 use anyhow::Context as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,8 @@ pub enum Item {
     Table(Table),
     /// A plot.
     Plot(Plot),
+    /// A heat map.
+    Heat(Heat),
 }
 
 /// A part of a report under its own heading.
@@ -75,6 +77,12 @@ impl From<Plot> for Item {
     }
 }
 
+impl From<Heat> for Item {
+    fn from(heat: Heat) -> Item {
+        Item::Heat(heat)
+    }
+}
+
 impl Report {
     /// An empty report.
     #[must_use]
@@ -105,12 +113,13 @@ impl Report {
     #[must_use]
     pub fn to_svgs(&self) -> Vec<(String, String)> {
         let items = self.sections.iter().flat_map(|section| &section.items);
-        let plots = items.filter_map(|item| match item {
-            Item::Plot(plot) => Some(plot),
-            _ => None,
+        let pictures = items.filter_map(|item| match item {
+            Item::Plot(plot) => Some((&plot.title, plot.to_svg())),
+            Item::Heat(heat) => Some((&heat.title, heat.to_svg())),
+            Item::Text(_) | Item::Table(_) => None,
         });
-        let name = |rank: usize, plot: &Plot| format!("{:02}-{}.svg", rank + 1, slug(&plot.title));
-        plots.enumerate().map(|(rank, plot)| (name(rank, plot), plot.to_svg())).collect()
+        let name = |rank: usize, title: &str| format!("{:02}-{}.svg", rank + 1, slug(title));
+        pictures.enumerate().map(|(rank, (title, svg))| (name(rank, title), svg)).collect()
     }
 
     /// Writes `report.html`, `report.txt` and each plot as SVG to a folder, which is made if need

@@ -6,7 +6,10 @@ use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that this process may use, as its first thread has them: a thread that bound itself to
 /// one of them may still start others elsewhere.
-pub(crate) fn allowed() -> Result<CpuSet, PressureError> {
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn allowed() -> Result<CpuSet, PressureError> {
     mask_of(Some(rustix::process::getpid()))
 }
 
@@ -20,15 +23,31 @@ fn mask_of(thread: Option<rustix::process::Pid>) -> Result<CpuSet, PressureError
 
 /// Binds the calling thread to one CPU.
 pub(crate) fn bind(cpu: u32) -> Result<(), PressureError> {
+    bind_all(&CpuSet::of(cpu))
+}
+
+/// Binds the calling thread, and all that it will start, to these CPUs.
+///
+/// # Errors
+/// A CPU that does not exist or that this process may not use; no CPU at all.
+pub fn bind_all(cpus: &CpuSet) -> Result<(), PressureError> {
     let refuse = |e: std::io::Error| {
-        PressureError::system("cannot bind a thread to CPU", cpu.to_string(), e)
+        PressureError::system("cannot bind a thread to CPU", cpus.to_string(), e)
     };
-    if cpu as usize >= Mask::MAX_CPU {
-        return Err(refuse(std::io::ErrorKind::InvalidInput.into()));
-    }
-    let mut mask = Mask::new();
-    mask.set(cpu as usize);
+    let mask = mask(cpus).ok_or_else(|| refuse(std::io::ErrorKind::InvalidInput.into()))?;
     sched_setaffinity(None, &mask).map_err(|e| refuse(e.into()))
+}
+
+/// As the kernel wants it; none if it knows no such CPU.
+pub(crate) fn mask(cpus: &CpuSet) -> Option<Mask> {
+    let mut mask = Mask::new();
+    for cpu in cpus.iter() {
+        if cpu as usize >= Mask::MAX_CPU {
+            return None;
+        }
+        mask.set(cpu as usize);
+    }
+    (!cpus.is_empty()).then_some(mask)
 }
 
 #[cfg(test)]

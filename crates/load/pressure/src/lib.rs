@@ -19,6 +19,8 @@
 //! its own deadline and needs nobody to stop it.
 
 mod affinity;
+mod child;
+mod dial;
 mod duty;
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -41,6 +43,8 @@ mod stop;
 mod tlb;
 mod worker;
 
+pub use affinity::{allowed as allowed_cpus, bind_all};
+pub use child::{Bound, Ended, spawn_bound};
 pub use duty::{Duty, Step};
 pub use error::PressureError;
 pub use hugepages::HugePages;

@@ -1,12 +1,13 @@
 //! A polluter from arming to its report.
 
+use crate::dial::Dial;
 use crate::jobs::{self, Job};
 use crate::meter::{Counts, Meter};
 use crate::report::{SCHEMA, course};
 use crate::worker::{self, Orders};
 use crate::{
-    Duty, End, HugePages, Idle, Options, PressureError, Progress, Report, Resource, Sink, Stop,
-    ThreadReport, hugepages,
+    Duty, End, HugePages, Idle, Intensity, Options, PressureError, Progress, Report, Resource,
+    Sink, Stop, ThreadReport, hugepages,
 };
 use quell_types::Topology;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -91,6 +92,7 @@ fn orders(options: &Options, stop: &Stop) -> Orders {
     };
     Orders {
         plan: options.plan,
+        dial: Dial::new(),
         duty: Duty::new(options.plan.slice(slice), options.idle),
         sleeps: options.idle == Idle::Sleep,
         scales: options.resource.scales(),
@@ -196,6 +198,25 @@ impl Running {
     #[must_use]
     pub fn work(&self) -> u64 {
         self.crew.meter.total().work
+    }
+
+    /// CPU time of all threads so far, as they last noted it (every 200 us of work).
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        Duration::from_nanos(self.crew.meter.total().cpu_ns)
+    }
+
+    /// From now on this intensity in place of the plan; heard within a millisecond. At 0 the threads
+    /// idle as the options say, by default awake.
+    pub fn turn_to(&self, intensity: Intensity) {
+        self.crew.orders.dial.turn_to(intensity);
+        self.crew.wake();
+    }
+
+    /// Sends all threads to sleep until [`Running::turn_to`]. What is mapped stays mapped.
+    pub fn mute(&self) {
+        self.crew.orders.dial.mute();
+        self.crew.wake();
     }
 
     /// How it goes since the last call.

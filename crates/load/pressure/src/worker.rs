@@ -1,5 +1,6 @@
 //! One thread of pressure.
 
+use crate::dial::{Course, Dial};
 use crate::kernel::Kernel;
 use crate::meter::Slot;
 use crate::resource::Scales;
@@ -17,6 +18,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What all threads of a polluter share.
 pub(crate) struct Orders {
     pub(crate) plan: Plan,
+    /// Where the owner turns it by hand.
+    pub(crate) dial: Dial,
     /// A fresh duty cycle.
     pub(crate) duty: Duty,
     pub(crate) sleeps: bool,
@@ -96,10 +99,16 @@ fn press(
     let mut next_sample = Duration::ZERO;
     let mut now = start.elapsed();
     while !orders.over(now) {
-        let intensity = orders.plan.at(now);
+        let Course::At(intensity) = orders.dial.course(&orders.plan, now) else {
+            // Whoever turns the dial unparks.
+            std::thread::park_timeout(LOOK);
+            now = start.elapsed();
+            continue;
+        };
         kernel.set_intensity(intensity);
         match orders.step(&mut duty, now, intensity.share()) {
             Step::Idle(rest) => {
+                give_back(slot, kernel, intensity.share())?;
                 idle(orders, start, now + rest.min(LOOK));
                 now = start.elapsed();
             }
@@ -119,6 +128,18 @@ fn press(
     Ok(())
 }
 
+/// At intensity 0 a kernel that occupied something gets one more burst, in which it lets go.
+fn give_back(slot: &Slot, kernel: &mut dyn Kernel, share: f64) -> Result<(), String> {
+    if share > 0.0 || slot.counts().footprint_bytes == 0 {
+        return Ok(());
+    }
+    if kernel.footprint_bytes() > 0 {
+        slot.add_work(kernel.burst()?);
+    }
+    slot.set_footprint(kernel.footprint_bytes());
+    Ok(())
+}
+
 fn sample(slot: &Slot, kernel: &mut dyn Kernel) {
     if let Some(probe) = kernel.probe() {
         slot.add_latency(probe.took, probe.accesses);
@@ -130,7 +151,8 @@ fn sample(slot: &Slot, kernel: &mut dyn Kernel) {
 /// Spins or sleeps until `until`, or until it is over.
 fn idle(orders: &Orders, start: Instant, until: Duration) {
     let mut now = start.elapsed();
-    while now < until && !orders.over(now) {
+    let set = orders.dial.setting();
+    while now < until && !orders.over(now) && orders.dial.setting() == set {
         if orders.sleeps {
             std::thread::park_timeout(until - now);
         } else {

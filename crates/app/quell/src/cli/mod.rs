@@ -8,12 +8,18 @@ mod doctor;
 mod explain;
 mod files;
 mod guard;
+mod latency;
 mod load;
 mod man;
+mod matrix;
+mod measure;
 mod moment;
+mod predict;
 mod pressure;
+mod profile;
 mod restore;
 mod schemas;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -45,7 +51,15 @@ enum Command {
     /// Put load on a service and measure its latency.
     Load(load::Args),
     /// Press on one shared resource at a chosen intensity.
-    Pressure(pressure::Args),
+    Pressure(Box<pressure::Args>),
+    /// Measure what a workload tolerates and what it causes.
+    Profile(profile::Args),
+    /// Measure a service's tail beside each antagonist, load by load.
+    Matrix(matrix::Args),
+    /// Predict how much slower workloads are together.
+    Predict(predict::Args),
+    /// Rank what a program should change first.
+    Tune(tune::Args),
     /// The main job in about three minutes.
     Demo(demo::Args),
     /// Measure what is promised.
@@ -68,6 +82,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Schemas(args) => schemas::run(args),
         Command::Load(args) => load::run(args),
         Command::Pressure(args) => pressure::run(args),
+        Command::Profile(args) => profile::run(args),
+        Command::Matrix(args) => matrix::run(args),
+        Command::Predict(args) => predict::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Man(args) => man::write_pages(args),

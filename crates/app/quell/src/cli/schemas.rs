@@ -1,6 +1,6 @@
 //! `quell schemas`: the schema of every JSON that Quell prints, from its type.
 
-use super::{batch, config, doctor, files, restore};
+use super::{batch, config, doctor, files, matrix, predict, pressure, restore};
 use anyhow::Context;
 use schemars::{Schema, schema_for};
 use std::path::PathBuf;
@@ -26,6 +26,13 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("quell.restore", schema_for!(restore::Restored)),
         ("quell.load", schema_for!(quell_service::LoadReport)),
         ("quell.pressure", schema_for!(quell_pressure::Report)),
+        ("quell.kernels", schema_for!(pressure::Kernels)),
+        ("quell.validate", schema_for!(quell_profiler::Validation)),
+        ("quell.profile", schema_for!(quell_profiler::Profile)),
+        ("quell.matrix", schema_for!(matrix::Matrix)),
+        ("quell.predict", schema_for!(quell_profiler::predict::PredictReport)),
+        ("quell.prediction", schema_for!(predict::Predictions)),
+        ("quell.tune", schema_for!(quell_profiler::Tuning)),
         ("quell.status", schema_for!(quell_agent::Status)),
     ];
     all.extend(measured);

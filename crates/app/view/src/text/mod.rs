@@ -21,6 +21,7 @@ pub(crate) fn report(report: &Report, width: usize) -> String {
                 Item::Text(text) => wrap(text, width),
                 Item::Table(table) => table.to_text(),
                 Item::Plot(plot) => plot.to_text(width),
+                Item::Heat(heat) => heat.to_text(),
             };
             let _ = write!(out, "\n{text}");
         }

@@ -1,14 +1,16 @@
 //! `quell pressure`: one contention kernel at a chosen intensity.
 
+mod list;
+mod validate;
+
+pub(super) use list::Kernels;
+
 use anyhow::Context as _;
-use quell_pressure::{
-    Idle, Intensity, Options, PageSize, Plan, PressureError, Progress, Report, Resource, Stop,
-};
+use quell_pressure::{Idle, Intensity, Options, PageSize, Plan, Progress, Report, Resource, Stop};
 use quell_topology::Machine;
 use quell_types::CpuSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// Time to arm and to report, beyond the pressure itself, before the process is ended by alarm.
@@ -19,11 +21,17 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// A line of progress appears each interval, a report at the end. Ctrl-C and SIGTERM end it early.
 /// Intensity is the share of a capacity that is occupied, or the share of time at work.
 #[derive(Debug, clap::Args)]
-#[command(after_help = list())]
+#[command(
+    after_help = list::words(),
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub(crate) struct Args {
-    /// What to press on, as below; list explains all.
-    #[arg(value_name = "RESOURCE")]
-    what: What,
+    #[command(subcommand)]
+    other: Option<Other>,
+    /// What to press on, as below.
+    #[arg(value_name = "RESOURCE", required = true)]
+    resource: Option<Resource>,
     /// How hard, 0 to 100.
     #[arg(long, value_name = "PERCENT", conflicts_with = "ramp")]
     intensity: Option<Intensity>,
@@ -99,36 +107,22 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What the first word asks for.
-#[derive(Clone, Copy, Debug)]
-enum What {
-    List,
-    Kernel(Resource),
-}
-
-impl FromStr for What {
-    type Err = PressureError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "list" { Ok(What::List) } else { text.parse().map(What::Kernel) }
-    }
-}
-
-/// One line for each resource: its names, and what its kernel does.
-fn list() -> String {
-    let line = |resource: Resource| {
-        let other = resource.aliases().join(", ");
-        let other = if other.is_empty() { other } else { format!(" ({other})") };
-        format!("  {:<28} {}\n", format!("{resource}{other}"), resource.words())
-    };
-    format!("Resources:\n{}", Resource::ALL.map(line).concat())
+/// What is no pressure.
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    /// Explain all resources.
+    List(list::Args),
+    /// Validate the kernels on this machine: linearity, impact on applications, cross-talk.
+    Validate(Box<validate::Args>),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let What::Kernel(resource) = args.what else {
-        anyhow::ensure!(!args.json, "the list is for readers: it has no JSON");
-        return super::files::print_text(list().trim_end());
-    };
+    match &args.other {
+        Some(Other::List(args)) => return list::run(args),
+        Some(Other::Validate(args)) => return validate::run(args),
+        None => {}
+    }
+    let resource = args.resource.context("which resource? quell pressure list explains them")?;
     let options = args.options(resource)?;
     if let Some(file) = &args.memory_file {
         quell_pressure::keep_memory_in(file)?;

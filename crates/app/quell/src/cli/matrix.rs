@@ -1,0 +1,235 @@
+//! `quell matrix`: the interference table of a latency-critical service (T-1 to T-6): load against
+//! antagonist.
+
+use super::latency::{Loaded, Service};
+use super::{files, measure};
+use quell_pressure::{Intensity, Options, Plan, Resource, Running, Stop, arm};
+use quell_profiler::stats::{Estimate, estimate};
+use quell_profiler::{Machine, ProfileError, Seats, at_desk};
+use quell_types::Topology;
+use quell_view::{Cell, Plot, Report, Section, Series, Style, Table};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The tail latency of a service beside each antagonist, as a share of that alone at the same load.
+///
+/// Each cell is the median of ratios of windows, alone and beside the antagonist in turn.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// search or store.
+    #[arg(value_name = "SERVICE")]
+    service: Service,
+    /// Requests per second that count as a load of 1.
+    #[arg(long, value_name = "QPS")]
+    peak: f64,
+    /// Loads as shares of the peak.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [0.2, 0.4, 0.6, 0.8])]
+    loads: Vec<f64>,
+    /// Pairs of windows a cell.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+    /// The length of a window, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 0.7)]
+    window: f64,
+    #[command(flatten)]
+    measure: measure::Args,
+    /// Writes the table as JSON; `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Writes a report with a plot.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+}
+
+/// The thesis' antagonists as kernels at an intensity: a quarter, half and all of the cache.
+const ANTAGONISTS: [(&str, Resource, f64); 7] = [
+    ("LLC small", Resource::LlcCapacity, 25.0),
+    ("LLC medium", Resource::LlcCapacity, 50.0),
+    ("LLC big", Resource::LlcCapacity, 100.0),
+    ("DRAM", Resource::MemoryBandwidth, 100.0),
+    ("hyper-thread", Resource::SmtSibling, 100.0),
+    ("network, unshaped", Resource::NetworkBandwidth, 100.0),
+    ("storage", Resource::StorageBandwidth, 100.0),
+];
+
+/// The table.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Matrix {
+    /// `quell.matrix/1`.
+    schema: String,
+    /// Where it was measured.
+    machine: Machine,
+    /// Which service.
+    service: String,
+    /// Requests per second at a load of 1.
+    peak_qps: f64,
+    /// All cells.
+    cells: Vec<MatrixCell>,
+    /// Antagonists that were left out, and why.
+    absent: BTreeMap<String, String>,
+    /// How long it took.
+    seconds: f64,
+}
+
+/// One cell.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MatrixCell {
+    /// Beside whom.
+    antagonist: String,
+    /// The share of the peak rate.
+    load_frac: f64,
+    /// The 95th percentile over that alone, in percent: 100 is undisturbed.
+    p95_percent_of_alone: Estimate,
+    /// The 95th percentile alone: the median of the quiet windows.
+    alone_p95_ms: f64,
+}
+
+/// No kernel runs longer.
+const LONGEST_S: f64 = 1800.0;
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    anyhow::ensure!(args.peak > 0.0 && args.peak < 1e7, "--peak {}: give a rate", args.peak);
+    anyhow::ensure!((1..=50).contains(&args.rounds), "--rounds {}: give 1 to 50", args.rounds);
+    anyhow::ensure!(
+        (0.05..=60.0).contains(&args.window),
+        "--window {}: give 0.05 to 60",
+        args.window
+    );
+    let fits = |load: &f64| *load > 0.0 && *load <= 2.0;
+    anyhow::ensure!(args.loads.iter().all(fits), "--loads: give shares of the peak, as 0.2,0.8");
+    let (stop, topology) = measure::begin()?;
+    let seats = args.measure.seats()?;
+    let cpus = seats.pressure.clone();
+    let matrix = at_desk(&cpus, || Ok(measured(args, &seats, &topology, &stop)))??;
+    if let Some(folder) = &args.report {
+        report(&matrix).write(folder)?;
+    }
+    if !measure::to_stdout(args.json.as_deref()) {
+        files::print_text(&report(&matrix).to_text(100))?;
+    }
+    measure::write_json(args.json.as_deref(), &matrix)
+}
+
+fn measured(
+    args: &Args,
+    seats: &Seats,
+    topology: &Topology,
+    stop: &Stop,
+) -> anyhow::Result<Matrix> {
+    let begun = Instant::now();
+    let mut service = args.measure.service.open(args.service, seats, None, stop)?;
+    let mut matrix = Matrix {
+        schema: "quell.matrix/1".to_owned(),
+        machine: Machine::of(topology),
+        service: format!("{:?}", args.service).to_lowercase(),
+        peak_qps: args.peak,
+        cells: Vec::new(),
+        absent: BTreeMap::new(),
+        seconds: 0.0,
+    };
+    let shaped = "network, 100 Mbit".to_owned();
+    matrix.absent.insert(shaped, "it needs a shaped link: see quell bench".to_owned());
+    for (name, resource, percent) in ANTAGONISTS {
+        let running = match antagonist(resource, &args.measure.pressure(), seats, topology, stop) {
+            Ok(running) => running,
+            Err(why) => {
+                matrix.absent.insert(name.to_owned(), why.to_string());
+                continue;
+            }
+        };
+        for &load in &args.loads {
+            let cell = cell(args, &mut service, &running, (name, percent, load))?;
+            let found = cell.p95_percent_of_alone;
+            eprintln!("{name} at {load}: {:.0} % of alone", found.value);
+            matrix.cells.push(cell);
+        }
+    }
+    matrix.seconds = begun.elapsed().as_secs_f64();
+    Ok(matrix)
+}
+
+fn antagonist(
+    resource: Resource,
+    pressure: &Options,
+    seats: &Seats,
+    topology: &Topology,
+    stop: &Stop,
+) -> Result<Running, quell_pressure::PressureError> {
+    let mut options = pressure.clone();
+    (options.resource, options.seconds) = (resource, LONGEST_S);
+    options.cpus = seats.pressure.clone();
+    options.plan = Plan::Hold(Intensity::ZERO);
+    if resource == Resource::SmtSibling {
+        options.cpus = seats.workload.clone();
+    }
+    let running = arm(&options, topology, stop)?.start();
+    running.mute();
+    Ok(running)
+}
+
+/// Windows alone and beside the antagonist in turn, all with the antagonist's CPU as awake as the
+/// load generator there makes it.
+fn cell(
+    args: &Args,
+    service: &mut Loaded,
+    antagonist: &Running,
+    (name, percent, load): (&str, f64, f64),
+) -> anyhow::Result<MatrixCell> {
+    service.set_rate(load * args.peak);
+    let window = Duration::from_secs_f64(args.window);
+    antagonist.turn_to(Intensity::ZERO);
+    let (mut before, mut ratios, mut alone) = (service.p95_ms(window)?, Vec::new(), Vec::new());
+    for _ in 0..args.rounds {
+        antagonist.turn_to(Intensity::new(percent)?);
+        let beside = service.p95_ms(window)?;
+        antagonist.turn_to(Intensity::ZERO);
+        let after = service.p95_ms(window)?;
+        ratios.push(100.0 * beside / f64::midpoint(before, after));
+        alone.push(before);
+        before = after;
+    }
+    antagonist.mute();
+    let stalled = || ProfileError::Stalled(name.to_owned());
+    Ok(MatrixCell {
+        antagonist: name.to_owned(),
+        load_frac: load,
+        p95_percent_of_alone: estimate(&ratios).ok_or_else(stalled)?,
+        alone_p95_ms: quell_profiler::stats::median(&alone).ok_or_else(stalled)?,
+    })
+}
+
+fn report(matrix: &Matrix) -> Report {
+    let mut loads: Vec<f64> = matrix.cells.iter().map(|cell| cell.load_frac).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    let heads: Vec<String> = loads.iter().map(|load| format!("{:.0} %>", 100.0 * load)).collect();
+    let mut columns = vec!["antagonist"];
+    columns.extend(heads.iter().map(String::as_str));
+    let title = format!("p95 of {} as a share of that alone, in percent", matrix.service);
+    let mut table = Table::new(title.clone(), &columns);
+    let mut plot =
+        Plot::new(title, "load (% of the peak)", "p95 (% of that alone)").h_line(100.0, "alone");
+    for (name, _, _) in ANTAGONISTS {
+        let of = |load: f64| {
+            let here = |c: &&MatrixCell| c.antagonist == name && c.load_frac == load;
+            matrix.cells.iter().find(here).map(|cell| cell.p95_percent_of_alone)
+        };
+        let values: Vec<(f64, Estimate)> =
+            loads.iter().filter_map(|&load| Some((load, of(load)?))).collect();
+        if values.is_empty() {
+            continue;
+        }
+        let shown = |(_, e): &(f64, Estimate)| {
+            Cell::Text(format!("{:.0} ({:.0}–{:.0})", e.value, e.low, e.high))
+        };
+        table.push(std::iter::once(Cell::from(name)).chain(values.iter().map(shown)));
+        let points = values.iter().map(|(load, e)| (100.0 * load, e.value));
+        plot.series.push(Series::new(name, Style::Line, points));
+    }
+    table.notes.extend(matrix.absent.iter().map(|(name, why)| format!("{name}: {why}")));
+    Report::new(format!("Interference with {}", matrix.service))
+        .with(Section::new("Load against antagonist").with(table).with(plot))
+}

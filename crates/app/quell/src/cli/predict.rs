@@ -1,0 +1,175 @@
+//! `quell predict`: how much slower two workloads are together, from their profiles.
+
+use super::{files, measure};
+use anyhow::Context as _;
+use quell_pressure::Resource;
+use quell_profiler::predict::{
+    CheckOptions, Form, Model, Pair, PredictReport, Prediction, check, predict, programs,
+};
+use quell_profiler::{Effort, Profile, ProfileOptions, at_desk};
+use quell_view::{Cell, Table};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Predicts how much slower workloads are together, from profiles measured apart.
+///
+/// Profiles come from quell profile --yardsticks --json FILE, on one machine. With --check all pairs
+/// of a list of programs are profiled, predicted and measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Profiles, two or more.
+    #[arg(value_name = "PROFILE", required_unless_present = "check")]
+    profiles: Vec<PathBuf>,
+    /// Profiles, predicts and measures all pairs of the programs in this file: one a line, as
+    /// `name: program arguments`.
+    #[arg(long, value_name = "LIST", conflicts_with = "profiles")]
+    check: Option<PathBuf>,
+    /// check: windows beside each neighbour.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    #[command(flatten)]
+    measure: measure::Args,
+    /// Writes the predictions as JSON; `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Predictions without a check.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Predictions {
+    /// `quell.prediction/1`.
+    schema: String,
+    /// Each beside each other.
+    pairs: Vec<Predicted>,
+}
+
+/// One beside another.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Predicted {
+    /// Who is slowed.
+    a: String,
+    /// Who runs beside it.
+    b: String,
+    /// The loss of A's speed, in percent.
+    predicted: Prediction,
+}
+
+/// The length of a check's windows.
+const WINDOW: Duration = Duration::from_millis(40);
+/// What two CPUs share: the bubbles.
+const BUBBLES: [Resource; 3] =
+    [Resource::LlcCapacity, Resource::LlcBandwidth, Resource::MemoryBandwidth];
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.check {
+        Some(list) => checked(args, list),
+        None => predicted(args),
+    }
+}
+
+fn predicted(args: &Args) -> anyhow::Result<()> {
+    anyhow::ensure!(args.profiles.len() > 1, "name two profiles at least");
+    let read = |path: &PathBuf| measure::read_profile(path);
+    let profiles = args.profiles.iter().map(read).collect::<anyhow::Result<Vec<Profile>>>()?;
+    for (path, profile) in args.profiles.iter().zip(&profiles) {
+        let (name, first) = (path.display(), &profiles[0].machine);
+        anyhow::ensure!(
+            profile.machine.fingerprint == first.fingerprint,
+            "{name} was measured on another machine than {}",
+            args.profiles[0].display()
+        );
+        anyhow::ensure!(
+            !profile.yardsticks.is_empty(),
+            "{name} has no yardsticks: profile with --yardsticks"
+        );
+    }
+    // The form that did best where it was measured (docs/experiments/prediction.md).
+    let model = Model::plain(Form::Max);
+    let mut pairs = Vec::new();
+    for a in 0..profiles.len() {
+        for b in (0..profiles.len()).filter(|b| *b != a) {
+            let predicted = predict(&profiles[a], &profiles[b], &model);
+            let name = |i: usize| profiles[i].workload.name.clone();
+            pairs.push(Predicted { a: name(a), b: name(b), predicted });
+        }
+    }
+    let found = Predictions { schema: "quell.prediction/1".to_owned(), pairs };
+    if !measure::to_stdout(args.json.as_deref()) {
+        let line = |p: &Predicted| {
+            let Prediction { value, low, high } = p.predicted;
+            format!(
+                "{} beside {}: loses {value:.1} % of its speed ({low:.1}–{high:.1})\n",
+                p.a, p.b
+            )
+        };
+        files::print_text(&found.pairs.iter().map(line).collect::<String>())?;
+    }
+    measure::write_json(args.json.as_deref(), &found)
+}
+
+fn checked(args: &Args, list: &PathBuf) -> anyhow::Result<()> {
+    anyhow::ensure!((3..=50).contains(&args.rounds), "--rounds {}: give 3 to 50", args.rounds);
+    let text =
+        std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
+    let list = programs(&text)?;
+    let (stop, topology) = measure::begin()?;
+    let seats = args.measure.seats()?;
+    let cpus = seats.pressure.clone();
+    let only =
+        if args.measure.only.is_empty() { BUBBLES.to_vec() } else { args.measure.only.clone() };
+    let profile = ProfileOptions {
+        only,
+        quick: false,
+        threshold: 0.95,
+        effort: Some(Effort {
+            window: WINDOW,
+            settle: Duration::from_millis(10),
+            grid: &[50.0],
+            pairs: args.rounds,
+            resolution: 100.0,
+            budget: Duration::from_secs(4),
+        }),
+        yardsticks: true,
+        seats,
+        pressure: args.measure.pressure(),
+    };
+    let options = CheckOptions { profile, rounds: args.rounds, window: WINDOW };
+    let report = at_desk(&cpus, || {
+        check(&list, &options, &topology, &stop, &mut |line| eprintln!("{line}"))
+    })?;
+    if !measure::to_stdout(args.json.as_deref()) {
+        files::print_text(&words(&report))?;
+    }
+    measure::write_json(args.json.as_deref(), &report)
+}
+
+fn words(report: &PredictReport) -> String {
+    let head = ["program", "beside", "predicted %>", "measured %>", "95 %>", "off>"];
+    let mut table = Table::new("Loss of speed", &head);
+    let row = |pair: &Pair| {
+        [
+            Cell::from(pair.a.as_str()),
+            Cell::from(pair.b.as_str()),
+            Cell::number(pair.predicted, 1),
+            Cell::number(pair.measured, 1),
+            Cell::Text(format!("{:.1}–{:.1}", pair.measured_low, pair.measured_high)),
+            Cell::number((pair.predicted - pair.measured).abs(), 1),
+        ]
+    };
+    report.pairs.iter().for_each(|pair| table.push(row(pair)));
+    let forms = report.forms.iter().map(|f| format!("{} {:.2}", f.form, f.mean_abs_error_points));
+    format!(
+        "{}{} pairs, {} with more than 10 %; mean error {:.2} points, by each program's mean {:.2}; \
+         half-width of the measurements {:.2}; by form: {}; {:.0} s\n",
+        table.to_text(),
+        report.pairs.len(),
+        report.pairs_above_10_percent,
+        report.mean_abs_error_points,
+        report.mean_of_others_error_points,
+        report.measurement_half_width_points,
+        forms.collect::<Vec<_>>().join(", "),
+        report.seconds
+    )
+}

@@ -1,0 +1,215 @@
+//! `quell pressure validate`: whether the kernels do what they say, on the machine at hand.
+
+use super::super::{files, measure};
+use quell_pressure::{Resource, Stop};
+use quell_profiler::{
+    LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch, validate,
+};
+use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Validates the kernels: linearity, impact on applications, cross-talk.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    measure: measure::Args,
+    /// Rounds over all levels and pairs; more narrow the noise.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// The length of a window, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 40)]
+    window_ms: u64,
+    /// What is validated.
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',',
+          default_values_t = [Part::Linearity, Part::Impact, Part::Crosstalk])]
+    parts: Vec<Part>,
+    /// A further application, as a command in one word each; several times. By default gzip.
+    #[arg(long = "application", value_name = "COMMAND")]
+    applications: Vec<String>,
+    /// Writes the validation as JSON; `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Writes a report with plots.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+}
+
+/// A part of a validation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// What is seen grows in proportion to intensity.
+    Linearity,
+    /// Applications fare worse as it grows.
+    Impact,
+    /// Kernels leave each other alone.
+    Crosstalk,
+}
+
+/// A compression job that most machines have.
+const COMPRESSION: &str = "gzip -1 -c /proc/self/exe";
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let (stop, topology) = measure::begin()?;
+    anyhow::ensure!((1..=100).contains(&args.rounds), "--rounds {}: give 1 to 100", args.rounds);
+    anyhow::ensure!(
+        (5..=5000).contains(&args.window_ms),
+        "--window-ms {}: give 5 to 5000",
+        args.window_ms
+    );
+    let seats = args.measure.seats()?;
+    let cpus = seats.pressure.clone();
+    let wanted = |part| args.parts.contains(&part);
+    let apart = !seats.same_core;
+    let options = ValidateOptions {
+        only: args.measure.only.clone(),
+        rounds: args.rounds,
+        window: Duration::from_millis(args.window_ms),
+        linearity: wanted(Part::Linearity),
+        impact: apart && wanted(Part::Impact),
+        crosstalk: apart && wanted(Part::Crosstalk),
+        seats,
+        pressure: args.measure.pressure(),
+    };
+    let found = at_desk(&cpus, || {
+        let mut applications =
+            if options.impact { start(&args.applications, &options, &stop)? } else { Vec::new() };
+        let mut tell = |line: &str| eprintln!("{line}");
+        validate(&options, &mut applications, &topology, &stop, &mut tell)
+    })?;
+    if let Some(folder) = &args.report {
+        report(&found).write(folder)?;
+    }
+    if !measure::to_stdout(args.json.as_deref()) {
+        files::print_text(&report(&found).to_text(100))?;
+    }
+    measure::write_json(args.json.as_deref(), &found)
+}
+
+fn start(
+    commands: &[String],
+    options: &ValidateOptions,
+    stop: &Stop,
+) -> Result<Vec<Box<dyn Subject>>, quell_profiler::ProfileError> {
+    let usual = [COMPRESSION.to_owned()];
+    let commands = if commands.is_empty() { &usual } else { commands };
+    let one = |command: &String| {
+        let how = LaunchOptions {
+            command: command.split_whitespace().map(str::to_owned).collect(),
+            cpus: options.seats.workload.first(1),
+            progress: Progress::Runs,
+            settle: Duration::from_secs(1),
+            longest_run: Duration::from_secs(5),
+        };
+        launch(&how, stop)
+    };
+    commands.iter().map(one).collect()
+}
+
+fn report(found: &Validation) -> Report {
+    let mut report = Report::new("Validation of the pressure kernels");
+    if !found.kernels.is_empty() {
+        report = report.with(linearity(found));
+    }
+    if !found.impact.is_empty() {
+        report = report.with(impact(found));
+    }
+    if !found.crosstalk.is_empty() {
+        report = report.with(crosstalk(found));
+    }
+    report
+}
+
+fn linearity(found: &Validation) -> Section {
+    let mut table = Table::new(
+        "",
+        &["resource", "r>", "off points>", "half effect at>", "effect/noise>", "seen by"],
+    );
+    let cell = |value: Option<f64>, digits| match value {
+        Some(value) => Cell::number(value, digits),
+        None => Cell::Missing("nothing changed, or nothing varied".to_owned()),
+    };
+    for kernel in &found.kernels {
+        table.push([
+            Cell::from(kernel.resource.name()),
+            cell(kernel.r, 4),
+            cell(kernel.max_deviation_points, 1),
+            cell(kernel.half_effect_frac, 2),
+            cell(kernel.effect_over_noise, 0),
+            Cell::Text(kernel.observer.clone()),
+        ]);
+    }
+    table.notes.extend(found.absent.iter().map(|(resource, why)| format!("{resource}: {why}")));
+    let mut plot =
+        Plot::new("Pressure seen against intensity", "intensity (%)", "effect (% of that at 100)");
+    for kernel in &found.kernels {
+        let (Some(first), Some(last)) = (kernel.levels.first(), kernel.levels.last()) else {
+            continue;
+        };
+        let share = |value: f64| 100.0 * (value - first.value) / (last.value - first.value);
+        let points = kernel.levels.iter().map(|l| (l.intensity_percent, share(l.value)));
+        plot.series.push(Series::new(kernel.resource.name(), Style::Line, points));
+    }
+    Section::new("Linearity").with(table).with(plot)
+}
+
+fn impact(found: &Validation) -> Section {
+    let mut section = Section::new("Impact on applications");
+    let mut resources: Vec<Resource> = found.impact.iter().map(|i| i.resource).collect();
+    resources.dedup();
+    resources.sort_unstable();
+    resources.dedup();
+    for resource in resources {
+        let title = format!("Speed under pressure on {resource}");
+        let mut plot = Plot::new(title, "intensity (%)", "speed (% of that alone)");
+        for one in found.impact.iter().filter(|impact| impact.resource == resource) {
+            let rest = one.points.iter().map(|p| (p.intensity_percent, 100.0 * p.speed_frac.value));
+            let points = std::iter::once((0.0, 100.0)).chain(rest);
+            plot.series.push(Series::new(one.application.clone(), Style::Line, points));
+        }
+        section = section.with(plot);
+    }
+    section
+}
+
+fn crosstalk(found: &Validation) -> Section {
+    let mut names: Vec<Resource> = found.crosstalk.iter().map(|c| c.victim).collect();
+    names.sort_unstable();
+    names.dedup();
+    let loss = |victim: Resource, source: Resource| {
+        let cell = found.crosstalk.iter().find(|c| c.victim == victim && c.source == source)?;
+        Some(100.0 * cell.loss_frac_at_40)
+    };
+    let row = |victim: &Resource| names.iter().map(|source| loss(*victim, *source)).collect();
+    let words: Vec<String> = names.iter().map(|name| name.name().to_owned()).collect();
+    let heat = Heat {
+        title: "Work lost, in percent, both at 40 %".to_owned(),
+        x_label: "beside".to_owned(),
+        y_label: "who loses".to_owned(),
+        columns: words.clone(),
+        rows: words,
+        cells: names.iter().map(row).collect(),
+        top: 20.0,
+        digits: 0,
+    };
+    let worst = |same: bool| {
+        let apart = |c: &&quell_profiler::Crosstalk| c.same_group == same && c.source != c.victim;
+        found
+            .crosstalk
+            .iter()
+            .filter(apart)
+            .max_by(|a, b| a.loss_frac_at_40.total_cmp(&b.loss_frac_at_40))
+    };
+    let said = |words: &str, cell: Option<&quell_profiler::Crosstalk>| {
+        cell.map_or(String::new(), |c| {
+            format!(
+                "Worst {words}: {} loses {:.1} % beside {}. ",
+                c.victim,
+                100.0 * c.loss_frac_at_40,
+                c.source
+            )
+        })
+    };
+    let words = said("between groups", worst(false)) + &said("inside the memory path", worst(true));
+    Section::new("Cross-talk").with(words).with(heat)
+}

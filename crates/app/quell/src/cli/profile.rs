@@ -1,0 +1,200 @@
+//! `quell profile`: what a workload tolerates and what it causes.
+
+use super::latency::Service;
+use super::{files, measure};
+use anyhow::Context as _;
+use quell_pressure::{Resource, Stop};
+use quell_profiler::{
+    Effort, Estimate, Group, LaunchOptions, Profile, ProfileOptions, Progress, Steady, Subject,
+    at_desk, launch, profile,
+};
+use quell_view::{Cell, Table};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Measures what a workload tolerates and what it causes, resource by resource.
+///
+/// Pressure is turned up on a CPU of its own, in short windows between quiet ones. Tolerated is the
+/// highest intensity at which the workload keeps --threshold of its speed; caused is what a kernel
+/// at full intensity loses of its own work beside the workload. Each with a 95 % interval.
+///
+/// A command is started, repeated if it ends, and stopped afterwards. What runs already is never
+/// stopped, so what it causes is not measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The three most shared resources alone, in under 5 s.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    measure: measure::Args,
+    /// The share of its speed alone that the workload has to keep.
+    #[arg(long, value_name = "FRAC", default_value_t = 0.95)]
+    threshold: f64,
+    /// What counts as progress: auto, runs, lines, bytes, or a text that printed lines hold.
+    #[arg(long, value_name = "WHAT", default_value = "auto")]
+    progress: Progress,
+    /// Measures also how the kernels fare beside themselves, which predictions need.
+    #[arg(long)]
+    yardsticks: bool,
+    #[command(flatten)]
+    who: Who,
+    /// Writes the profile as JSON; `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Who is profiled.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Who {
+    /// A process that runs already, with its children.
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// A control group that runs already, as a folder or a path below a hierarchy.
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<String>,
+    /// A systemd unit that runs already.
+    #[arg(long, value_name = "NAME")]
+    unit: Option<String>,
+    /// A service of Quell's own under load: search or store.
+    #[arg(long, value_name = "SERVICE")]
+    service: Option<Service>,
+    /// A command, after --.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// For how long a command is watched before the measurement.
+const SETTLE: Duration = Duration::from_secs(2);
+const QUICK_SETTLE: Duration = Duration::from_millis(300);
+/// The longest run of a command that is repeated.
+const LONGEST_RUN: Duration = Duration::from_secs(10);
+/// The tail of a service needs windows with requests enough.
+const FOR_TAILS: Effort = Effort {
+    window: Duration::from_millis(600),
+    settle: Duration::from_millis(50),
+    grid: &[],
+    pairs: 3,
+    resolution: 15.0,
+    budget: Duration::from_secs(8),
+};
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let found = measured(args)?;
+    if !measure::to_stdout(args.json.as_deref()) {
+        files::print_text(&words(&found))?;
+    }
+    measure::write_json(args.json.as_deref(), &found)
+}
+
+fn measured(args: &Args) -> anyhow::Result<Profile> {
+    let begun = Instant::now();
+    let (stop, topology) = measure::begin()?;
+    let seats = args.measure.seats()?;
+    let cpus = seats.pressure.clone();
+    let options = ProfileOptions {
+        only: args.measure.only.clone(),
+        quick: args.quick,
+        threshold: args.threshold,
+        effort: args.who.service.map(|_| FOR_TAILS),
+        yardsticks: args.yardsticks,
+        seats,
+        pressure: args.measure.pressure(),
+    };
+    let found = at_desk(&cpus, || {
+        let mut subject = match subject(args, &options, &stop) {
+            Ok(subject) => subject,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut tell = |resource: Resource, so_far: &Profile| progress(resource, so_far);
+        Ok(Ok(profile(subject.as_mut(), &options, &topology, &stop, begun, &mut tell)?))
+    })??;
+    Ok(found)
+}
+
+/// Finds or starts whom to measure.
+fn subject(args: &Args, options: &ProfileOptions, stop: &Stop) -> anyhow::Result<Box<dyn Subject>> {
+    let who = &args.who;
+    if let Some(service) = who.service {
+        let seats = &options.seats;
+        return Ok(Box::new(args.measure.service.open(service, seats, None, stop)?));
+    }
+    let attach = |name: String, group| anyhow::Ok(Box::new(Steady::attach(name, group, stop)?));
+    if let Some(pid) = who.pid {
+        return Ok(attach(format!("process {pid}"), Group::Process(pid))?);
+    }
+    if let Some(path) = who.cgroup.clone().or(unit_path(who.unit.as_deref())?) {
+        let group = Group::cgroup(&path).with_context(|| format!("no control group {path}"))?;
+        return Ok(attach(path, group)?);
+    }
+    let start = LaunchOptions {
+        command: who.command.clone(),
+        cpus: options.seats.workload.clone(),
+        progress: args.progress.clone(),
+        settle: if args.quick { QUICK_SETTLE } else { SETTLE },
+        longest_run: LONGEST_RUN,
+    };
+    Ok(launch(&start, stop)?)
+}
+
+/// The control group of a systemd unit.
+fn unit_path(unit: Option<&str>) -> anyhow::Result<Option<String>> {
+    let Some(unit) = unit else { return Ok(None) };
+    let shown = std::process::Command::new("systemctl")
+        .args(["show", "--property=ControlGroup", "--value", "--", unit])
+        .output()
+        .context("cannot ask systemctl for the unit's control group")?;
+    let path = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
+    anyhow::ensure!(shown.status.success() && !path.is_empty(), "unit {unit} does not run");
+    Ok(Some(path))
+}
+
+fn progress(resource: Resource, so_far: &Profile) {
+    let number = |e: Option<&Estimate>| e.map_or("-".to_owned(), |e| format!("{:.0}", e.value));
+    let (tolerated, caused) = (so_far.tolerated.get(&resource), so_far.caused.get(&resource));
+    eprintln!("{resource}: tolerates {}, causes {}", number(tolerated), number(caused));
+}
+
+/// For a terminal.
+pub(crate) fn words(profile: &Profile) -> String {
+    let mut table = Table::new(
+        "",
+        &["resource", "tolerates %>", "95 %>", "causes %>", "95 %>", "speed at 100>"],
+    );
+    let shown = |e: Option<&Estimate>, why: &str| match e {
+        Some(e) => (Cell::number(e.value, 0), Cell::Text(format!("{:.0}–{:.0}", e.low, e.high))),
+        None => (Cell::Missing(why.to_owned()), Cell::from("")),
+    };
+    for (resource, tolerated) in &profile.tolerated {
+        let (tolerates, between) = shown(Some(tolerated), "");
+        let (causes, around) =
+            shown(profile.caused.get(resource), "the workload was not stopped to compare");
+        let speed = Cell::number(profile.curve(*resource).at(100.0), 2);
+        table.push([Cell::from(resource.name()), tolerates, between, causes, around, speed]);
+    }
+    let class = profile
+        .class
+        .animal
+        .map_or("unknown".to_owned(), |animal| format!("{animal:?}").to_lowercase());
+    let same = if profile.same_core { ", one CPU shared by time (not SMT)" } else { "" };
+    let mut text = format!(
+        "{} on CPU {}, pressure on CPU {}{same}; {:.1} s\n{}class: {class}, by {}\n",
+        profile.workload.name,
+        profile.workload.cpus,
+        profile.pressure_cpus,
+        profile.seconds,
+        table.to_text(),
+        if profile.class.signals.is_empty() {
+            "no signal".to_owned()
+        } else {
+            profile.class.signals.join("; ")
+        },
+    );
+    for (resource, why) in &profile.absent {
+        text.push_str(&format!("not measured: {resource}: {why}\n"));
+    }
+    for note in &profile.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}

@@ -1,0 +1,97 @@
+//! The measuring subcommands at the edge: bad input, Ctrl-C, the list for machines.
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const QUELL: &str = env!("CARGO_BIN_EXE_quell");
+
+/// Standard output, standard error, exit code.
+fn quell(args: &[&str]) -> (String, String, Option<i32>) {
+    let done = Command::new(QUELL).args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(done.stdout), text(done.stderr), done.status.code())
+}
+
+#[test]
+fn the_list_is_for_machines_too() {
+    let (out, _, code) = quell(&["pressure", "list", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, list["schema"].as_str()), (Some(0), Some("quell.kernels/1")));
+    assert_eq!(list["kernels"].as_array().unwrap().len(), 21);
+    assert_eq!(list["kernels"][1]["resource"], "memory-bandwidth");
+    let (words, _, _) = quell(&["pressure", "list"]);
+    assert!(words.contains("llc-capacity (llc)"));
+}
+
+#[test]
+fn bad_input_says_what_and_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (no_profile, one) = (file("a.json", "{}"), file("list", "only: true\n"));
+    for (args, code, word) in [
+        (&["profile"][..], 2, "COMMAND"),
+        (&["profile", "--pid", "1", "--cgroup", "x"], 2, "cannot be used with"),
+        (&["profile", "--pid", "2147483600"], 1, "process 2147483600"),
+        (&["profile", "--cgroup", "quell-never-made"], 1, "quell-never-made"),
+        (&["profile", "--cpus", "60000", "--", "true"], 1, "60000"),
+        (&["profile", "--only", "disc", "--", "true"], 2, "disc"),
+        (&["profile", "--", "false"], 1, "status 1"),
+        (&["profile", "--", "/nowhere/at/all"], 1, "/nowhere/at/all"),
+        (&["profile", "--threshold", "2", "--", "true"], 1, "--threshold is 2"),
+        (&["pressure"], 2, "RESOURCE"),
+        (&["pressure", "llc", "--intensity", "101"], 2, "101"),
+        (&["pressure", "validate", "--rounds", "0"], 1, "--rounds 0"),
+        (&["predict", &no_profile, &no_profile], 1, "is no profile"),
+        (&["predict"], 2, "PROFILE"),
+        (&["predict", "--check", &one], 1, "two programs"),
+        (&["predict", "--check", "/nowhere"], 1, "/nowhere"),
+        (&["matrix", "mail", "--peak", "100"], 2, "search or store"),
+        (&["matrix", "search", "--peak", "-1"], 2, ""),
+        (&["tune"], 2, "COMMAND"),
+    ] {
+        let (_, error, exit) = quell(args);
+        assert_eq!(exit, Some(code), "{args:?}: {error}");
+        assert!(error.contains(word), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_nothing() {
+    let command = ["profile", "--progress", "lines", "--", "yes"];
+    let mut quell = Command::new(QUELL)
+        .args(command)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let found = loop {
+        if let Some(pid) = child_of(quell.id(), "yes") {
+            break pid;
+        }
+        assert!(Instant::now() < end, "the workload was not started");
+        std::thread::yield_now();
+    };
+    let pid = rustix::process::Pid::from_child(&quell);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(quell.wait().unwrap().code(), Some(1), "it says that it was stopped");
+    assert!(!std::fs::exists(format!("/proc/{found}")).unwrap(), "the workload is gone");
+}
+
+/// A child of this name, whichever of the process's threads has started it.
+fn child_of(pid: u32, name: &str) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let children = tasks.filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+    let pids: Vec<u32> = children
+        .flat_map(|text| text.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    let named = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    pids.into_iter().find(named)
+}

@@ -1,0 +1,138 @@
+//! A sensitivity curve: how fast a workload still is at each intensity of pressure on one resource
+//! and where its quality of service is lost (B-6).
+
+use crate::stats::{Estimate, Resampler, falling, median};
+
+/// Draws for the interval of a tolerated intensity.
+const DRAWS: usize = 300;
+
+/// What was measured at one intensity.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Level {
+    /// The intensity, 0..100.
+    pub percent: f64,
+    /// Speed under pressure over the speed in the quiet moments beside it, one a pair.
+    pub ratios: Vec<f64>,
+}
+
+/// Speed against intensity, as a share of the speed alone. It never rises and is 1 at 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// Through points of (intensity, speed) in rising order of intensity; rises are evened out.
+    #[must_use]
+    pub fn through(points: &[(f64, f64)]) -> Curve {
+        let beyond = points.iter().filter(|(percent, _)| *percent > 0.0);
+        let (x, y): (Vec<f64>, Vec<f64>) = beyond.copied().unzip();
+        let even = falling(&y).into_iter().map(|speed| speed.clamp(0.0, 1.0));
+        Curve { points: std::iter::once((0.0, 1.0)).chain(x.into_iter().zip(even)).collect() }
+    }
+
+    /// Through the medians of what was measured.
+    #[must_use]
+    pub fn of(levels: &[Level]) -> Curve {
+        Curve::drawn(levels, median)
+    }
+
+    fn drawn(levels: &[Level], mut middle: impl FnMut(&[f64]) -> Option<f64>) -> Curve {
+        let mut points: Vec<(f64, f64)> =
+            levels.iter().filter_map(|l| Some((l.percent, middle(&l.ratios)?))).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Curve::through(&points)
+    }
+
+    /// The points, from (0, 1) on.
+    #[must_use]
+    pub fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+
+    /// The speed at an intensity; beyond the last point as there.
+    #[must_use]
+    pub fn at(&self, percent: f64) -> f64 {
+        let steps = self.points.windows(2).map(|pair| (pair[0], pair[1]));
+        let mut inside = steps.filter(|(a, b)| (a.0..=b.0).contains(&percent));
+        match inside.next() {
+            Some((a, b)) => a.1 + (b.1 - a.1) * (percent - a.0) / (b.0 - a.0),
+            None if percent <= 0.0 => 1.0,
+            None => self.points.last().map_or(1.0, |last| last.1),
+        }
+    }
+
+    /// The lowest intensity at which the speed has fallen to `speed`; 100 if it never does.
+    #[must_use]
+    pub fn reaches(&self, speed: f64) -> f64 {
+        let steps = self.points.windows(2).map(|pair| (pair[0], pair[1]));
+        let mut falls = steps.filter(|(a, b)| a.1 >= speed && b.1 < speed);
+        falls.next().map_or(100.0, |(a, b)| a.0 + (b.0 - a.0) * (a.1 - speed) / (a.1 - b.1))
+    }
+}
+
+/// The highest intensity at which the speed is `threshold` of that alone, with its interval: from
+/// the curve through what was measured, and from curves through what might have been.
+#[must_use]
+pub fn tolerated(levels: &[Level], threshold: f64) -> Estimate {
+    let value = Curve::of(levels).reaches(threshold);
+    let mut resampler = Resampler::new(levels.len() as u64);
+    let mut one = || {
+        let middle = |ratios: &[f64]| median(&resampler.draw(ratios));
+        Curve::drawn(levels, middle).reaches(threshold)
+    };
+    let draws: Vec<f64> = (0..DRAWS).map(|_| one()).collect();
+    Estimate::of_draws(value, &draws)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn levels(speed: impl Fn(f64) -> f64, noise: f64) -> Vec<Level> {
+        let mut source = Resampler::new(3);
+        let mut near = |v: f64| v + noise * (source.below(1001) as f64 / 500.0 - 1.0);
+        let level = |percent: f64| (percent, speed(percent));
+        [100.0, 50.0, 25.0, 75.0]
+            .map(level)
+            .map(|(percent, v)| Level { percent, ratios: (0..6).map(|_| near(v)).collect() })
+            .to_vec()
+    }
+
+    #[test]
+    fn the_crossing_is_found_between_the_levels() {
+        let found = tolerated(&levels(|x| 1.0 - 0.002 * x, 0.0), 0.95);
+        assert!((found.value - 25.0).abs() < 1e-9, "{found:?}");
+        let noisy = tolerated(&levels(|x| 1.0 - 0.004 * x, 0.02), 0.95);
+        assert!(noisy.low <= 13.0 && noisy.high >= 11.0 && noisy.width() < 15.0, "{noisy:?}");
+    }
+
+    #[test]
+    fn what_is_never_lost_is_tolerated_in_full() {
+        assert_eq!(tolerated(&levels(|_| 0.99, 0.01), 0.95), Estimate::exact(100.0));
+        assert_eq!(Curve::through(&[]).reaches(0.95), 100.0);
+        assert_eq!(Curve::through(&[]).at(50.0), 1.0);
+    }
+
+    #[test]
+    fn between_points_it_is_straight() {
+        let curve = Curve::through(&[(50.0, 0.9), (100.0, 0.5)]);
+        for (percent, speed) in [(0.0, 1.0), (25.0, 0.95), (50.0, 0.9), (75.0, 0.7), (120.0, 0.5)] {
+            assert!((curve.at(percent) - speed).abs() < 1e-12, "{percent}");
+        }
+        assert!((curve.reaches(0.7) - 75.0).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn reaches_and_at_are_inverse(y in proptest::collection::vec(0.1f64..1.0, 4), at in 1.0f64..99.0) {
+            let curve = Curve::through(&[(25.0, y[0]), (50.0, y[1]), (75.0, y[2]), (100.0, y[3])]);
+            let speed = curve.at(at);
+            prop_assert!(curve.reaches(speed) <= 100.0);
+            if curve.reaches(speed) < 100.0 {
+                prop_assert!((curve.at(curve.reaches(speed)) - speed).abs() < 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `quell predict`: how much slower two workloads are together, from their profiles, and
+//! whether that is true.
+
+mod check;
+mod model;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use check::{CheckOptions, Program, check, programs};
+pub use model::{Bound, Form, Losses, Model, losses, score};
+pub use report::{FormError, PREDICT_SCHEMA, Pair, PredictReport, Prediction};
+
+use crate::Profile;
+
+/// How much of its speed A loses beside B, and B beside A, in percent.
+#[must_use]
+pub fn together(a: &Profile, b: &Profile, model: &Model) -> (Prediction, Prediction) {
+    (predict(a, b, model), predict(b, a, model))
+}
+
+/// How much of its speed A loses beside B, in percent. The interval is what the intervals of both
+/// profiles leave open.
+#[must_use]
+pub fn predict(a: &Profile, b: &Profile, model: &Model) -> Prediction {
+    let at = |bound| 100.0 * model.loss(&losses(a, b, bound));
+    let value = at(model::Bound::Middle);
+    let low = at(model::Bound::Low).min(value);
+    let high = at(model::Bound::High).max(value);
+    Prediction { value, low, high }
+}

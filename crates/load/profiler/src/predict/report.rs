@@ -1,0 +1,70 @@
+//! What a check of predictions is, as JSON.
+
+use super::Form;
+use crate::Machine;
+use crate::stats::Estimate;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The name of [`PredictReport`]'s schema.
+pub const PREDICT_SCHEMA: &str = "quell.predict/1";
+
+/// A predicted loss of speed, in percent.
+pub type Prediction = Estimate;
+
+/// One program beside another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Pair {
+    /// Who is slowed.
+    pub a: String,
+    /// Who runs beside it.
+    pub b: String,
+    /// The predicted loss of A's speed, in percent, by a model that saw no pair with A or B.
+    pub predicted: f64,
+    /// The prediction's interval, lower end.
+    pub predicted_low: f64,
+    /// The prediction's interval, upper end.
+    pub predicted_high: f64,
+    /// The measured loss of A's speed, in percent.
+    pub measured: f64,
+    /// The measurement's interval, lower end.
+    pub measured_low: f64,
+    /// The measurement's interval, upper end.
+    pub measured_high: f64,
+    /// The form that was chosen for this pair.
+    pub form: Form,
+    /// What A's mean loss beside the others would have said.
+    pub mean_of_others: f64,
+}
+
+/// How well one form does.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FormError {
+    /// The form.
+    pub form: Form,
+    /// Its mean absolute error over all pairs, each left out with its programs.
+    pub mean_abs_error_points: f64,
+}
+
+/// A check of predictions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictReport {
+    /// `quell.predict/1`.
+    pub schema: String,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// All pairs.
+    pub pairs: Vec<Pair>,
+    /// Mean absolute difference of predicted and measured.
+    pub mean_abs_error_points: f64,
+    /// The same for predicting each program's mean loss beside the others.
+    pub mean_of_others_error_points: f64,
+    /// The mean half-width of the measurements' intervals: no prediction can be better than that.
+    pub measurement_half_width_points: f64,
+    /// How many pairs lost more than 10 % of their speed.
+    pub pairs_above_10_percent: usize,
+    /// Each form by itself.
+    pub forms: Vec<FormError>,
+    /// How long it took.
+    pub seconds: f64,
+}

@@ -1,0 +1,197 @@
+//! `quell profile`: what a workload tolerates and what it causes, one number a resource (B-6).
+
+mod class;
+mod report;
+mod scope;
+mod yardstick;
+
+pub use class::{Animal, Class};
+pub use report::{CurvePoint, PROFILE_SCHEMA, Profile, Workload};
+pub use scope::{QUICK, scope};
+pub use yardstick::yardstick;
+
+use crate::curve::{Curve, Level, tolerated};
+use crate::desk::ready;
+use crate::stats::{Estimate, estimate};
+use crate::trial::{Effort, Found, Trial};
+use crate::{Machine, ProfileError, Seats, Subject};
+use quell_pressure::{Options, Resource, Stop};
+use quell_types::Topology;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// What to measure, and how.
+#[derive(Clone, Debug)]
+pub struct ProfileOptions {
+    /// Against which resources; empty: all that are shared here.
+    pub only: Vec<Resource>,
+    /// The three most shared ones alone, in a few seconds.
+    pub quick: bool,
+    /// The share of its speed alone that a workload has to keep.
+    pub threshold: f64,
+    /// How thoroughly; none: as full or quick profiles are.
+    pub effort: Option<Effort>,
+    /// Whether the kernels' own curves are measured too, which predictions need.
+    pub yardsticks: bool,
+    /// Who sits where.
+    pub seats: Seats,
+    /// Settings of all kernels: geometry, folder, network peer.
+    pub pressure: Options,
+}
+
+/// No kernel runs longer than this, whatever happens to the measurement.
+const LONGEST: Duration = Duration::from_secs(600);
+/// To clear more takes longer than a quick measurement.
+const QUICK_REGION: u64 = 256 << 20;
+/// Pressure on storage and network wants longer windows: their queues are long.
+const SLOW_WINDOW: Duration = Duration::from_millis(150);
+
+/// Profiles a workload. `begun` is when the caller began, so that its own preparations count.
+/// Called at the desk ([`crate::at_desk`]). `tell` hears each resource when it is done.
+///
+/// # Errors
+/// The workload ends, fails or stands still; somebody asked to stop. A resource that cannot be
+/// pressed on is absent, with the reason.
+pub fn profile(
+    subject: &mut dyn Subject,
+    options: &ProfileOptions,
+    topology: &Topology,
+    stop: &Stop,
+    begun: Instant,
+    tell: &mut dyn FnMut(Resource, &Profile),
+) -> Result<Profile, ProfileError> {
+    if !(0.5..1.0).contains(&options.threshold) {
+        let (option, value) = ("--threshold", options.threshold.to_string());
+        return Err(ProfileError::Option { option, value, allowed: "give 0.5 to 0.999" });
+    }
+    let (resources, absent) = scope(options, topology);
+    let mut profile = Profile::new(subject, options, Machine::of(topology), absent);
+    for resource in resources {
+        match one(subject, options, resource, topology, stop) {
+            Ok((found, notes)) => {
+                profile.add(resource, &found, options.threshold, notes);
+                if options.yardsticks && subject.can_rest() {
+                    subject.rest()?;
+                    profile.measure_by(resource, options, topology, stop)?;
+                }
+            }
+            Err(ProfileError::Resource { source, .. }) => {
+                profile.absent.insert(resource, source.to_string());
+            }
+            Err(e) => return Err(e),
+        }
+        tell(resource, &profile);
+    }
+    subject.wake()?;
+    profile.class = Class::of(&profile.worst(), topology);
+    profile.seconds = begun.elapsed().as_secs_f64();
+    Ok(profile)
+}
+
+fn one(
+    subject: &mut dyn Subject,
+    options: &ProfileOptions,
+    resource: Resource,
+    topology: &Topology,
+    stop: &Stop,
+) -> Result<(Found, Vec<String>), ProfileError> {
+    let mut pressure = options.pressure.clone();
+    pressure.resource = resource;
+    pressure.cpus = options.seats.pressure.clone();
+    pressure.seconds = LONGEST.as_secs_f64();
+    if options.quick && pressure.region_bytes.is_none() {
+        pressure.region_bytes = Some(QUICK_REGION);
+    }
+    let running = ready(&pressure, topology, stop)?;
+    let effort = options.effort.unwrap_or_else(|| effort(options.quick, resource));
+    let threshold = options.threshold;
+    let mut trial = Trial { subject, pressure: &running, resource, effort, threshold, stop };
+    let found = trial.run()?;
+    let ended = running.finish().map_err(|source| ProfileError::Resource { resource, source })?;
+    Ok((found, ended.notes))
+}
+
+fn effort(quick: bool, resource: Resource) -> Effort {
+    let effort = if quick { Effort::QUICK } else { Effort::FULL };
+    match resource {
+        Resource::StorageBandwidth | Resource::NetworkBandwidth if !quick => {
+            Effort { window: SLOW_WINDOW, ..effort }
+        }
+        _ => effort,
+    }
+}
+
+impl Profile {
+    fn measure_by(
+        &mut self,
+        resource: Resource,
+        options: &ProfileOptions,
+        topology: &Topology,
+        stop: &Stop,
+    ) -> Result<(), ProfileError> {
+        let points = yardstick(resource, options, topology, stop)?;
+        if !points.is_empty() {
+            self.yardsticks.insert(resource, points);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, resource: Resource, found: &Found, threshold: f64, notes: Vec<String>) {
+        self.tolerated.insert(resource, tolerated(&found.levels, threshold));
+        if let Some(kept) = estimate(&found.reporter) {
+            self.caused.insert(resource, lost(kept));
+        }
+        let mut levels = found.levels.clone();
+        levels.sort_by(|a, b| a.percent.total_cmp(&b.percent));
+        self.curves.insert(resource, points(&levels));
+        let notes = notes.into_iter().map(|note| format!("{resource}: {note}"));
+        self.notes.extend(notes);
+        if found.cut_short {
+            self.notes.push(format!("{resource}: the time was up before the search ended"));
+        }
+    }
+
+    /// The loss at full pressure and the loss caused, in percent, by resource.
+    fn worst(&self) -> BTreeMap<Resource, (f64, Option<f64>)> {
+        let one = |(resource, _): (&Resource, &Estimate)| {
+            let suffered = 100.0 * (1.0 - self.curve(*resource).at(100.0));
+            (*resource, (suffered, self.caused.get(resource).map(|caused| caused.value)))
+        };
+        self.tolerated.iter().map(one).collect()
+    }
+
+    /// The sensitivity curve on a resource; flat where none was measured.
+    #[must_use]
+    pub fn curve(&self, resource: Resource) -> Curve {
+        let points = self.curves.get(&resource).map_or(&[][..], Vec::as_slice);
+        let pair = |point: &CurvePoint| (point.intensity_percent, point.speed_frac.value);
+        Curve::through(&points.iter().map(pair).collect::<Vec<_>>())
+    }
+}
+
+/// The points of a curve from what was measured.
+fn points(levels: &[Level]) -> Vec<CurvePoint> {
+    let point = |level: &Level| {
+        let speed_frac = estimate(&level.ratios)?;
+        Some(CurvePoint { intensity_percent: level.percent, speed_frac })
+    };
+    levels.iter().filter_map(point).collect()
+}
+
+/// Percent lost from a share kept, never below none.
+fn lost(kept: Estimate) -> Estimate {
+    let loss = |kept: f64| (100.0 * (1.0 - kept)).clamp(0.0, 100.0);
+    Estimate { value: loss(kept.value), low: loss(kept.high), high: loss(kept.low) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_have_their_ends_in_order() {
+        let found = lost(Estimate { value: 0.8, low: 0.7, high: 1.05 });
+        assert!((found.value - 20.0).abs() < 1e-9 && (found.high - 30.0).abs() < 1e-9);
+        assert_eq!(found.low, 0.0, "faster beside the workload is no negative harm");
+    }
+}

@@ -1,0 +1,128 @@
+//! Which intensity to try next, and when it is known whether it was tolerated.
+//!
+//! **Problem.** Find the highest intensity x in 0..100 at which a workload keeps a share `threshold`
+//! of its speed (B-6), from measurements that are dear (two windows each) and noisy.
+//!
+//! **Idea.** The curve never rises, so halving finds the place; each trial goes on until its
+//! interval lies on one side of the threshold, so a plain case takes few measurements and a close
+//! one many. 100 comes first: most workloads tolerate most resources in full.
+//!
+//! ```text
+//! trial(x): repeat ratio = speed under pressure / quiet speed beside it
+//!           until n >= LEAST and the interval of the median excludes the threshold, or n = MOST
+//! search:   trial(100): kept -> 100
+//!           lo = 0, hi = 100; while hi - lo > resolution: x = (lo + hi) / 2
+//!           trial(x): kept -> lo = x, lost -> hi = x
+//! ```
+//!
+//! What is not decided at MOST is judged by its median; the interval of the answer, which
+//! [`tolerated`](crate::tolerated) draws from all trials, is then wide. Degradation: when the time is up
+//! the search ends where it is.
+
+use crate::stats::{estimate, median};
+
+/// Fewer ratios decide nothing: by chance alone four lie on one side one time in eight.
+pub const LEAST: usize = 4;
+/// More are not worth their time.
+pub const MOST: usize = 10;
+
+/// Whether an intensity was tolerated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The quality of service was kept.
+    Kept,
+    /// It was lost.
+    Lost,
+}
+
+/// What the ratios of a trial say so far; none: measure on.
+#[must_use]
+pub fn verdict(ratios: &[f64], threshold: f64) -> Option<Verdict> {
+    let found = estimate(ratios)?;
+    let side = |value: f64| if value >= threshold { Verdict::Kept } else { Verdict::Lost };
+    if ratios.len() >= MOST {
+        return median(ratios).map(side);
+    }
+    (ratios.len() >= LEAST && side(found.low) == side(found.high)).then(|| side(found.value))
+}
+
+/// The search of one resource.
+#[derive(Clone, Debug)]
+pub struct Search {
+    resolution: f64,
+    low: f64,
+    high: Option<f64>,
+    over: bool,
+}
+
+impl Search {
+    /// A search that ends when the place is known to `resolution` points.
+    #[must_use]
+    pub fn new(resolution: f64) -> Search {
+        Search { resolution: resolution.max(0.5), low: 0.0, high: None, over: false }
+    }
+
+    /// The next intensity to try; none: it is over.
+    #[must_use]
+    pub fn next(&self) -> Option<f64> {
+        match self.high {
+            _ if self.over => None,
+            None => Some(100.0),
+            Some(high) if high - self.low > self.resolution => Some(f64::midpoint(self.low, high)),
+            Some(_) => None,
+        }
+    }
+
+    /// What was found at the intensity that [`Search::next`] gave.
+    pub fn tell(&mut self, verdict: Verdict) {
+        let Some(tried) = self.next() else { return };
+        match (verdict, self.high) {
+            (Verdict::Kept, None) => self.over = true,
+            (Verdict::Kept, Some(_)) => self.low = tried,
+            (Verdict::Lost, _) => self.high = Some(tried),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn search(resolution: f64, limit: f64) -> (f64, usize) {
+        let (mut search, mut tried) = (Search::new(resolution), 0);
+        while let Some(level) = search.next() {
+            search.tell(if level <= limit { Verdict::Kept } else { Verdict::Lost });
+            tried += 1;
+        }
+        (if search.over { 100.0 } else { search.low }, tried)
+    }
+
+    #[test]
+    fn what_is_tolerated_in_full_takes_one_trial() {
+        assert_eq!(search(5.0, 100.0), (100.0, 1));
+    }
+
+    #[test]
+    fn verdicts_need_evidence() {
+        for (ratios, said) in [
+            (vec![], None),
+            (vec![0.5; 3], None),
+            (vec![0.5; 4], Some(Verdict::Lost)),
+            (vec![1.0; 4], Some(Verdict::Kept)),
+            (vec![0.90, 0.99, 0.91, 1.0], None),
+            (vec![0.94, 0.96, 0.93, 0.97, 0.94, 0.96, 0.94, 0.96, 0.94, 0.94], Some(Verdict::Lost)),
+        ] {
+            assert_eq!(verdict(&ratios, 0.95), said, "{ratios:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_place_is_found_to_its_resolution(limit in 0.0f64..99.9, resolution in 0.5f64..20.0) {
+            let (found, tried) = search(resolution, limit);
+            prop_assert!(found <= limit && limit - found <= resolution);
+            prop_assert!(tried <= 10);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Intervals by resampling: draw as many numbers from those measured, with repetition, and see how
+//! far the answer moves (the bootstrap). It asks for no shape of the noise.
+
+use super::{median, quantile};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Draws for one interval. More move its ends by less than its width's hundredth.
+const DRAWS: usize = 400;
+
+/// A number and the interval in which it lies with 95 % confidence.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// A number without doubt.
+    #[must_use]
+    pub fn exact(value: f64) -> Estimate {
+        Estimate { value, low: value, high: value }
+    }
+
+    /// How wide the interval is.
+    #[must_use]
+    pub fn width(&self) -> f64 {
+        self.high - self.low
+    }
+
+    /// A change that never falls, applied to all three.
+    #[must_use]
+    pub fn map(self, rising: impl Fn(f64) -> f64) -> Estimate {
+        Estimate { value: rising(self.value), low: rising(self.low), high: rising(self.high) }
+    }
+
+    /// From resampled answers around a value.
+    #[must_use]
+    pub fn of_draws(value: f64, draws: &[f64]) -> Estimate {
+        let end = |share| quantile(draws, share).unwrap_or(value);
+        Estimate { value, low: end(0.025).min(value), high: end(0.975).max(value) }
+    }
+}
+
+/// Draws numbers from measured ones. Equal seeds draw the same.
+#[derive(Clone, Debug)]
+pub struct Resampler(u64);
+
+impl Resampler {
+    /// A source of draws.
+    #[must_use]
+    pub fn new(seed: u64) -> Resampler {
+        Resampler(seed)
+    }
+
+    /// A number below `bound`, which is not 0 (splitmix64; the bias is below 2⁻⁴⁰ for such counts).
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(z ^ (z >> 31)) * bound as u128) >> 64) as usize
+    }
+
+    /// As many of `values`, with repetition.
+    pub fn draw(&mut self, values: &[f64]) -> Vec<f64> {
+        values.iter().map(|_| values[self.below(values.len())]).collect()
+    }
+}
+
+/// The median of `values` with its interval; none without any finite one. Fewer than three say
+/// nothing of their noise: then the interval spans them.
+#[must_use]
+pub fn estimate(values: &[f64]) -> Option<Estimate> {
+    let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    let value = median(&finite)?;
+    if finite.len() < 3 {
+        let low = finite.iter().copied().fold(value, f64::min);
+        return Some(Estimate { value, low, high: finite.iter().copied().fold(value, f64::max) });
+    }
+    let mut resampler = Resampler::new(finite.len() as u64);
+    let draws: Vec<f64> = (0..DRAWS).filter_map(|_| median(&resampler.draw(&finite))).collect();
+    Some(Estimate::of_draws(value, &draws))
+}
+
+/// The median of `a` less that of `b`, with its interval; none if either has no finite number.
+#[must_use]
+pub fn difference(a: &[f64], b: &[f64]) -> Option<Estimate> {
+    let value = median(a)? - median(b)?;
+    let mut resampler = Resampler::new((a.len() + b.len()) as u64);
+    let mut one = || Some(median(&resampler.draw(a))? - median(&resampler.draw(b))?);
+    let draws: Vec<f64> = (0..DRAWS).filter_map(|_| one()).collect();
+    Some(Estimate::of_draws(value, &draws))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Numbers around `centre` with a spread, one in ten of them far off: as on a shared host.
+    fn noisy(centre: f64, spread: f64, count: usize, seed: u64) -> Vec<f64> {
+        let mut source = Resampler::new(seed);
+        let mut uniform = || source.below(1 << 20) as f64 / f64::from(1 << 20) - 0.5;
+        (0..count)
+            .map(|i| centre + spread * uniform() - if i % 10 == 9 { 5.0 * spread } else { 0.0 })
+            .collect()
+    }
+
+    #[test]
+    fn the_interval_holds_the_truth_about_as_often_as_it_says() {
+        let holds = |seed: &u64| {
+            let found = estimate(&noisy(1.0, 0.2, 21, *seed)).unwrap();
+            found.low <= 1.0 && 1.0 <= found.high
+        };
+        let hits = (0..300).filter(holds).count();
+        assert!((258..=300).contains(&hits), "{hits} of 300");
+    }
+
+    #[test]
+    fn more_numbers_narrow_it() {
+        let width = |count| estimate(&noisy(1.0, 0.2, count, 7)).unwrap().width();
+        assert!(width(200) < width(20), "{} {}", width(200), width(20));
+    }
+
+    #[test]
+    fn few_numbers_span_it() {
+        assert_eq!(estimate(&[]), None);
+        assert_eq!(estimate(&[2.0]), Some(Estimate::exact(2.0)));
+        assert_eq!(estimate(&[2.0, 4.0]), Some(Estimate { value: 3.0, low: 2.0, high: 4.0 }));
+    }
+
+    #[test]
+    fn differences_have_a_sign() {
+        let (a, b) = (noisy(2.0, 0.1, 30, 1), noisy(1.0, 0.1, 30, 2));
+        let found = difference(&a, &b).unwrap();
+        assert!(found.low > 0.9 && found.high < 1.1, "{found:?}");
+        assert_eq!(difference(&a, &[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ends_enclose_the_value(values in proptest::collection::vec(-1e3f64..1e3, 1..30)) {
+            let found = estimate(&values).unwrap();
+            prop_assert!(found.low <= found.value && found.value <= found.high);
+            prop_assert_eq!(estimate(&values), Some(found), "the same numbers, the same answer");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What the kernel counts of a process and its children, or of a control group.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Processes that are counted together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// A process and its descendants.
+    Process(u32),
+    /// The members of a control group, by its folder.
+    Cgroup(PathBuf),
+}
+
+/// Where groups lie: the second version, or the first one's hierarchies.
+const HIERARCHIES: [&str; 4] = [
+    "/sys/fs/cgroup",
+    "/sys/fs/cgroup/unified",
+    "/sys/fs/cgroup/cpu,cpuacct",
+    "/sys/fs/cgroup/cpu",
+];
+
+impl Group {
+    /// The group of this name: a folder, or a path below a hierarchy.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn cgroup(name: &str) -> io::Result<Group> {
+        let below = |root: &str| Path::new(root).join(name.trim_start_matches('/'));
+        let places =
+            std::iter::once(PathBuf::from(name)).chain(HIERARCHIES.iter().map(|r| below(r)));
+        let mut folders = places.filter(|place| place.join("cgroup.procs").is_file());
+        folders.next().map(Group::Cgroup).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Its processes now.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn processes(&self) -> io::Result<BTreeSet<u32>> {
+        match self {
+            Group::Process(pid) => {
+                let mut found = BTreeSet::new();
+                std::fs::metadata(format!("/proc/{pid}"))?;
+                descend(*pid, &mut found);
+                Ok(found)
+            }
+            Group::Cgroup(folder) => {
+                let text = std::fs::read_to_string(folder.join("cgroup.procs"))?;
+                Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+            }
+        }
+    }
+
+    /// CPU time so far, to the nanosecond where the kernel has it; none if it does not tell.
+    #[must_use]
+    pub fn cpu_time(&self) -> Option<Duration> {
+        match self {
+            Group::Cgroup(folder) => cgroup_cpu(folder),
+            Group::Process(_) => {
+                let times = self.processes().ok()?;
+                let known: Vec<u64> = times.iter().filter_map(|pid| cpu_ns(*pid)).collect();
+                (!known.is_empty()).then(|| Duration::from_nanos(known.iter().sum()))
+            }
+        }
+    }
+
+    /// Bytes that its system calls have read and written so far; none if the kernel does not tell.
+    #[must_use]
+    pub fn io_bytes(&self) -> Option<u64> {
+        let counts: Vec<u64> = self.processes().ok()?.iter().filter_map(|p| io_bytes(*p)).collect();
+        (!counts.is_empty()).then(|| counts.iter().sum())
+    }
+}
+
+fn descend(pid: u32, found: &mut BTreeSet<u32>) {
+    if !found.insert(pid) {
+        return;
+    }
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return };
+    for task in tasks.flatten() {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .for_each(|p| descend(p, found));
+    }
+}
+
+/// Of all live threads; those that ended are missing, which matters only to who starts many.
+pub(super) fn cpu_ns(pid: u32) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let times: Vec<u64> = tasks.flatten().filter_map(of).collect();
+    (!times.is_empty()).then(|| times.iter().sum())
+}
+
+fn cgroup_cpu(folder: &Path) -> Option<Duration> {
+    let number = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
+    if let Some(ns) = number("cpuacct.usage").and_then(|text| text.trim().parse().ok()) {
+        return Some(Duration::from_nanos(ns));
+    }
+    let stat = number("cpu.stat")?;
+    let usage = stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+    usage.trim().parse().ok().map(Duration::from_micros)
+}
+
+/// `rchar` and `wchar`: sockets, pipes and cached files too.
+fn io_bytes(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let field = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok()
+    };
+    Some(field("rchar:")? + field("wchar:")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_process_does_is_counted() {
+        let me = Group::Process(std::process::id());
+        let (cpu, bytes) = (me.cpu_time().unwrap(), me.io_bytes().unwrap());
+        while me.cpu_time().unwrap() < cpu + Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+        assert!(me.io_bytes().unwrap() > bytes, "reading /proc counts as well");
+        assert!(me.processes().unwrap().contains(&std::process::id()));
+    }
+
+    #[test]
+    fn who_is_not_there_is_told() {
+        assert!(Group::Process(0x7fff_fff0).processes().is_err());
+        assert!(Group::Process(0x7fff_fff0).cpu_time().is_none());
+        assert!(Group::cgroup("quell-never-made").is_err());
+    }
+
+    #[test]
+    fn a_group_is_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cgroup.procs"), "12\n7\n").unwrap();
+        std::fs::write(folder.path().join("cpu.stat"), "usage_usec 1500\nuser_usec 1\n").unwrap();
+        let group = Group::cgroup(folder.path().to_str().unwrap()).unwrap();
+        assert_eq!(group.processes().unwrap(), [7, 12].into_iter().collect());
+        assert_eq!(group.cpu_time(), Some(Duration::from_micros(1500)));
+    }
+}

@@ -1,0 +1,145 @@
+//! A command that ends, repeated: its speed is whole runs by time.
+
+use super::{Metric, Speed, Subject, group};
+use crate::ProfileError;
+use quell_pressure::{Bound, Ended, Stop, spawn_bound};
+use quell_types::CpuSet;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a wait looks whether to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A command that is run over and over.
+#[derive(Debug)]
+pub struct Repeated {
+    words: Vec<String>,
+    cpus: CpuSet,
+    stop: Stop,
+    longest: Duration,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) wall: Duration,
+    /// Of the process itself, without its children.
+    pub(super) cpu: Option<Duration>,
+}
+
+impl Repeated {
+    /// This command on these CPUs (none: all), each run of which takes `longest` at most.
+    #[must_use]
+    pub fn new(words: &[String], cpus: &CpuSet, stop: &Stop, longest: Duration) -> Repeated {
+        let (words, cpus, stop) = (words.to_vec(), cpus.clone(), stop.clone());
+        Repeated { words, cpus, stop, longest }
+    }
+
+    /// Runs it once.
+    pub(super) fn run(&self) -> Result<Run, ProfileError> {
+        let begun = Instant::now();
+        let child = start(&self.words, &self.cpus, Stdio::null())?;
+        loop {
+            let waited = child.wait(LOOK).map_err(|e| ProfileError::subject(&self.words[0], e))?;
+            let wall = begun.elapsed();
+            if let Some(ended) = waited {
+                success(&self.words, ended, wall)?;
+                return Ok(Run { wall, cpu: group::cpu_ns(child.id()).map(Duration::from_nanos) });
+            }
+            if self.stop.requested() {
+                return Err(ProfileError::Stopped);
+            }
+            if wall > self.longest {
+                return Err(ProfileError::Stalled(self.words.join(" ")));
+            }
+        }
+    }
+}
+
+/// Starts a command, its input empty and its errors unheard.
+pub(super) fn start(words: &[String], cpus: &CpuSet, out: Stdio) -> Result<Bound, ProfileError> {
+    let (program, rest) = words.split_first().ok_or(ProfileError::Option {
+        option: "COMMAND",
+        value: "empty".to_owned(),
+        allowed: "give a program and its arguments after --",
+    })?;
+    let mut command = Command::new(program);
+    command.args(rest).stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
+    spawn_bound(&mut command, cpus)
+        .map_err(|source| ProfileError::Start { program: program.clone(), source })
+}
+
+/// An error unless it ended well.
+pub(super) fn success(words: &[String], ended: Ended, after: Duration) -> Result<(), ProfileError> {
+    let status = match ended {
+        Ended::Status(0) => return Ok(()),
+        Ended::Status(code) => format!("status {code}"),
+        Ended::Signal(signal) => format!("signal {signal}"),
+    };
+    let (program, hint) = (words.join(" "), String::new());
+    Err(ProfileError::Failed { program, status, after_s: after.as_secs_f64(), hint })
+}
+
+impl Subject for Repeated {
+    fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    fn metric(&self) -> Metric {
+        Metric::Runs
+    }
+
+    fn speed(&mut self, length: Duration) -> Result<Speed, ProfileError> {
+        let (mut runs, mut wall, mut cpu) = (0.0, Duration::ZERO, Some(Duration::ZERO));
+        while wall < length {
+            let run = self.run()?;
+            runs += 1.0;
+            wall += run.wall;
+            cpu = cpu.and_then(|sum| Some(sum + run.cpu?));
+        }
+        let per = |time: Duration| runs / time.as_secs_f64().max(1e-9);
+        Ok(Speed { by_wall: per(wall), by_cpu: cpu.filter(|cpu| !cpu.is_zero()).map(per) })
+    }
+
+    fn can_rest(&self) -> bool {
+        true
+    }
+
+    fn rest(&mut self) -> Result<(), ProfileError> {
+        Ok(())
+    }
+
+    fn wake(&mut self) -> Result<(), ProfileError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repeated(script: &str) -> Repeated {
+        let words = ["sh", "-c", script].map(str::to_owned);
+        Repeated::new(&words, &CpuSet::new(), &Stop::new().unwrap(), Duration::from_secs(60))
+    }
+
+    #[test]
+    fn speed_is_whole_runs_by_time() {
+        let mut sleeper = repeated("sleep 0.05");
+        let speed = sleeper.speed(Duration::from_millis(60)).unwrap();
+        assert!(speed.by_wall > 0.0 && speed.by_wall < 20.0, "{speed:?}");
+    }
+
+    #[test]
+    fn failures_and_stops_are_told() {
+        let failed = repeated("exit 4").speed(Duration::ZERO + Duration::from_millis(1));
+        assert!(failed.unwrap_err().to_string().contains("status 4"));
+        let mut stopped = repeated("sleep 600");
+        stopped.stop.request();
+        let end = stopped.speed(Duration::from_millis(1));
+        assert!(matches!(end, Err(ProfileError::Stopped)), "{end:?}");
+        let words = ["/nowhere/at/all".to_owned()];
+        let none = Repeated::new(&words, &CpuSet::new(), &Stop::new().unwrap(), LOOK).run();
+        assert!(none.unwrap_err().to_string().contains("/nowhere/at/all"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Linearity: levels take turns, there and back again, and each gets its median.
+
+use super::observer::Observer;
+use super::{KernelLinearity, LevelValue, ValidateOptions};
+use crate::ProfileError;
+use crate::desk::{pause, percent, ready};
+use crate::stats::{half_effect, largest_deviation, median, pearson, quantile};
+use quell_pressure::{Resource, Running, Stop};
+use quell_types::Topology;
+use std::time::{Duration, Instant};
+
+/// Intensities in percent.
+const LEVELS: [f64; 11] = [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0];
+/// After the dial was turned.
+const SETTLE: Duration = Duration::from_millis(15);
+/// Filling memory takes longer, but no longer than this.
+const LONGEST_SETTLE: Duration = Duration::from_secs(3);
+
+pub(super) fn measure(
+    resource: Resource,
+    options: &ValidateOptions,
+    topology: &Topology,
+    stop: &Stop,
+) -> Result<KernelLinearity, ProfileError> {
+    let mut kernel = ready(&options.options(resource, &options.seats.pressure), topology, stop)?;
+    let mut observer = Observer::of(resource, options, topology, stop)?;
+    let window = options.window.max(shortest_window(resource));
+    let mut seen = vec![Vec::new(); LEVELS.len()];
+    for round in 0..options.rounds.max(2) {
+        let there = 0..LEVELS.len();
+        let turns: Vec<usize> =
+            if round % 2 == 0 { there.collect() } else { there.rev().collect() };
+        for i in turns {
+            seen[i].push(look(&mut kernel, &mut observer, LEVELS[i], window, stop)?);
+        }
+    }
+    kernel.mute();
+    let (observer, independent) = observer.words();
+    Ok(judged(resource, observer, independent, &seen))
+}
+
+/// Queues of disks and links are long, and their kernels' slices are too.
+fn shortest_window(resource: Resource) -> Duration {
+    match resource {
+        Resource::StorageBandwidth | Resource::NetworkBandwidth => Duration::from_millis(200),
+        _ => Duration::ZERO,
+    }
+}
+
+/// What the observer sees at one level; one that drifts sees quiet windows around it too.
+fn look(
+    kernel: &mut Running,
+    observer: &mut Observer,
+    level: f64,
+    window: Duration,
+    stop: &Stop,
+) -> Result<f64, ProfileError> {
+    let mut at = |observer: &mut Observer, level: f64| {
+        kernel.turn_to(percent(level));
+        settle(kernel, stop)?;
+        observer.see(kernel, window, stop)
+    };
+    let seen = at(observer, level)?;
+    if !observer.drifts() {
+        return Ok(seen);
+    }
+    let after = at(observer, 0.0)?;
+    let again = at(observer, level)?;
+    Ok(100.0 * observer.harm(f64::midpoint(seen, again) / after))
+}
+
+/// Waits until caches are full, and until what is occupied has grown or shrunk to its place.
+fn settle(kernel: &mut Running, stop: &Stop) -> Result<(), ProfileError> {
+    let end = Instant::now() + LONGEST_SETTLE;
+    let mut before = kernel.progress().footprint_bytes;
+    loop {
+        pause(SETTLE, stop)?;
+        let now = kernel.progress().footprint_bytes;
+        if now == before || Instant::now() >= end {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+/// The figures of a line from what was seen at each level.
+fn judged(
+    resource: Resource,
+    observer: String,
+    independent: bool,
+    seen: &[Vec<f64>],
+) -> KernelLinearity {
+    let level = |(percent, values): (&f64, &Vec<f64>)| Some((*percent, median(values)?));
+    let line: Vec<(f64, f64)> = LEVELS.iter().zip(seen).filter_map(level).collect();
+    let spread = |values: &Vec<f64>| Some(quantile(values, 0.75)? - quantile(values, 0.25)?);
+    let noise = median(&seen.iter().filter_map(spread).collect::<Vec<_>>()).unwrap_or(0.0);
+    let effect = line.first().zip(line.last()).map(|(first, last)| (last.1 - first.1).abs());
+    KernelLinearity {
+        resource,
+        observer,
+        independent,
+        r: pearson(&line),
+        max_deviation_points: largest_deviation(&line),
+        half_effect_frac: half_effect(&line),
+        effect_over_noise: effect.filter(|_| noise > 0.0).map(|effect| effect / noise),
+        levels: line
+            .into_iter()
+            .map(|(intensity_percent, value)| LevelValue { intensity_percent, value })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_straight_kernel_is_judged_straight() {
+        let seen: Vec<Vec<f64>> =
+            LEVELS.iter().map(|x| vec![2.0 * x - 1.0, 2.0 * x, 2.0 * x + 1.0]).collect();
+        let found = judged(Resource::Integer, "a ruler".to_owned(), true, &seen);
+        assert!(found.r.unwrap() > 0.9999 && found.max_deviation_points.unwrap() < 1e-9);
+        assert!((found.half_effect_frac.unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(found.effect_over_noise, Some(200.0));
+        assert_eq!(found.levels.len(), LEVELS.len());
+    }
+
+    #[test]
+    fn no_effect_has_no_figures() {
+        let found = judged(Resource::Integer, String::new(), true, &vec![vec![3.0; 4]; 11]);
+        assert_eq!((found.r, found.half_effect_frac), (None, None));
+        assert!(found.words().contains('-'));
+    }
+}

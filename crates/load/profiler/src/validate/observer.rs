@@ -1,0 +1,314 @@
+//! Who looks at a kernel. Each sees one number in a window that should grow in proportion to the
+//! kernel's intensity.
+
+use super::ValidateOptions;
+use crate::desk::pause;
+use crate::stats::median;
+use crate::trial::Mark;
+use crate::victim::{Chase, Habit, Victim};
+use crate::{ProfileError, Subject};
+use quell_pressure::{Resource, Running, Stop, bind_all};
+use quell_types::{CacheKind, CpuSet, Topology};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// An observer.
+pub(super) enum Observer {
+    /// The kernel's own count of its work.
+    OwnWork,
+    /// The kernel's own footprint.
+    OwnFootprint,
+    /// Counters of the operating system that grow.
+    Counter(&'static str, fn() -> Option<u64>),
+    /// Something that the operating system says is taken.
+    Level(&'static str, Box<dyn FnMut() -> Option<f64>>),
+    /// A victim's loss of speed.
+    Victim(Victim),
+    /// Timed prime and probe.
+    Probe(Prober),
+}
+
+/// The chase that sees memory: far larger than what a cache gives one of many tenants.
+const MEMORY_CHASE: usize = 64 << 20;
+/// The chase that sees what lies between the second level and memory.
+const CACHE_CHASE: usize = 4 << 20;
+
+impl Observer {
+    /// The best one there is for a kernel.
+    pub(super) fn of(
+        resource: Resource,
+        options: &ValidateOptions,
+        topology: &Topology,
+        stop: &Stop,
+    ) -> Result<Observer, ProfileError> {
+        let other = options.seats.workload.first(1);
+        let same = options.seats.pressure.first(1);
+        let victim = |bytes| Victim::start("chase", Habit::Chase(bytes), &other, stop);
+        let probe = |cpus: &CpuSet, bytes, stride| Prober::start(cpus, bytes, stride);
+        Ok(match resource {
+            Resource::MemoryBandwidth => Observer::Victim(victim(MEMORY_CHASE)?),
+            Resource::LlcBandwidth => Observer::Victim(victim(CACHE_CHASE)?),
+            Resource::LlcCapacity => match llc_bytes(options, topology) {
+                Some(bytes) => Observer::Probe(probe(&other, bytes, 64)?),
+                None => Observer::OwnFootprint,
+            },
+            Resource::L1Data => cache(1, &same, topology)?,
+            Resource::L2Capacity => cache(2, &same, topology)?,
+            Resource::Tlb => Observer::Probe(probe(&same, TLB_REACH, 4096)?),
+            Resource::L1Instruction => Observer::OwnFootprint,
+            Resource::MemoryCapacity => {
+                Observer::Level("resident memory of the process", Box::new(resident))
+            }
+            Resource::StorageCapacity => {
+                let folder = options.pressure.storage.folder.clone();
+                Observer::Level("room taken on the disk", disk(folder))
+            }
+            Resource::StorageBandwidth => Observer::Counter("bytes of all disks", disk_bytes),
+            Resource::NetworkBandwidth if options.pressure.network.peer.is_none() => {
+                Observer::Counter("bytes of the loopback link", loopback_bytes)
+            }
+            Resource::PageFaults => Observer::Counter("page faults of the machine", page_faults),
+            _ => Observer::OwnWork,
+        })
+    }
+
+    /// In words, and whether it shares nothing with the kernel but the resource.
+    pub(super) fn words(&self) -> (String, bool) {
+        match self {
+            Observer::OwnWork => ("its own work".to_owned(), false),
+            Observer::OwnFootprint => ("its own footprint".to_owned(), false),
+            Observer::Counter(what, _) => ((*what).to_owned(), true),
+            Observer::Level(what, _) => ((*what).to_owned(), true),
+            Observer::Victim(_) => {
+                ("speed lost by a pointer chase on the other CPU".to_owned(), true)
+            }
+            Observer::Probe(prober) => (prober.words.clone(), true),
+        }
+    }
+
+    /// Whether what it sees depends on the host's other tenants too, so that only the change against
+    /// quiet windows right beside tells.
+    pub(super) fn drifts(&self) -> bool {
+        matches!(self, Observer::Victim(_) | Observer::Probe(_))
+    }
+
+    /// The harm that it sees, from what it sees over what it sees in quiet.
+    pub(super) fn harm(&self, over_quiet: f64) -> f64 {
+        match self {
+            // Speed, not time: that of a victim under pressure half of the time is halfway.
+            Observer::Victim(_) => 1.0 - over_quiet,
+            _ => over_quiet - 1.0,
+        }
+    }
+
+    /// What it sees in a window of this length.
+    pub(super) fn see(
+        &mut self,
+        kernel: &mut Running,
+        window: Duration,
+        stop: &Stop,
+    ) -> Result<f64, ProfileError> {
+        match self {
+            Observer::OwnWork => {
+                let mark = Mark::of(kernel);
+                pause(window, stop)?;
+                Ok(mark.rate(kernel))
+            }
+            Observer::OwnFootprint => {
+                pause(window, stop)?;
+                Ok(kernel.progress().footprint_bytes as f64)
+            }
+            Observer::Counter(what, count) => {
+                let gone = || ProfileError::Stalled((*what).to_owned());
+                let (before, begun) = (count().ok_or_else(gone)?, Instant::now());
+                pause(window, stop)?;
+                let grown = count().ok_or_else(gone)?.saturating_sub(before);
+                Ok(grown as f64 / begun.elapsed().as_secs_f64())
+            }
+            Observer::Level(what, read) => {
+                pause(window, stop)?;
+                read().ok_or_else(|| ProfileError::Stalled((*what).to_owned()))
+            }
+            Observer::Victim(victim) => Ok(victim.speed(window)?.by_wall),
+            Observer::Probe(prober) => prober.see(window, stop),
+        }
+    }
+}
+
+fn llc_bytes(options: &ValidateOptions, topology: &Topology) -> Option<usize> {
+    let told = topology.llc.first().map(|llc| llc.size_bytes);
+    usize::try_from(options.pressure.llc_bytes.or(told)?).ok()
+}
+
+/// A probe of a core's own cache of this level, on the same core.
+fn cache(level: u32, cpus: &CpuSet, topology: &Topology) -> Result<Observer, ProfileError> {
+    let cpu = cpus.iter().next().unwrap_or(0);
+    let fits = |c: &&quell_types::Cache| {
+        c.level == level && c.kind != CacheKind::Instruction && c.cpus.contains(cpu)
+    };
+    let bytes = topology.caches.iter().find(fits).map(|cache| cache.size_bytes as usize);
+    match bytes {
+        Some(bytes) => Ok(Observer::Probe(Prober::start(cpus, bytes, 64)?)),
+        None => Ok(Observer::OwnFootprint),
+    }
+}
+
+/// Pages enough for any second-level TLB of today.
+const TLB_REACH: usize = 2048 * 4096;
+
+/// Fills a cache with its own lines, waits while the kernel works, and times how long its lines take:
+/// the more of them were driven out, the longer.
+pub(super) struct Prober {
+    words: String,
+    ask: Sender<Duration>,
+    answers: Receiver<f64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// To fill more takes longer than others leave it alone.
+const MOST_PROBED: usize = 64 << 20;
+/// Between prime and probe, for a cache that fills in no time.
+const SHORT_GAP: Duration = Duration::from_millis(2);
+
+impl Prober {
+    fn start(cpus: &CpuSet, bytes: usize, stride: usize) -> Result<Prober, ProfileError> {
+        let (ask, orders) = channel::<Duration>();
+        let (tell, answers) = channel();
+        let (cpus, lines) = (cpus.clone(), bytes / stride);
+        let body = move || {
+            if bind_all(&cpus).is_err() {
+                return;
+            }
+            let mut bench = ProbeBench::new(bytes, stride);
+            for gap in orders {
+                if tell.send(bench.once(gap)).is_err() {
+                    return;
+                }
+            }
+        };
+        let named = std::thread::Builder::new().name("quell-probe".to_owned());
+        let thread = named.spawn(body).map_err(|e| ProfileError::subject("a probe", e))?;
+        let what = if stride > 64 { "pages" } else { "KiB" };
+        let size = if stride > 64 { lines } else { bytes.min(MOST_PROBED) >> 10 };
+        let words = format!("timed prime and probe of {size} {what}");
+        Ok(Prober { words, ask, answers, thread: Some(thread) })
+    }
+
+    /// The median time of an access, in ns, of as many primes and probes as fit the window.
+    fn see(&mut self, window: Duration, stop: &Stop) -> Result<f64, ProfileError> {
+        let gone = || ProfileError::Stalled("the probe".to_owned());
+        let (begun, mut times) = (Instant::now(), Vec::new());
+        while times.is_empty() || begun.elapsed() < window {
+            if stop.requested() {
+                return Err(ProfileError::Stopped);
+            }
+            self.ask.send(SHORT_GAP.max(window / 4)).map_err(|_| gone())?;
+            times.push(self.answers.recv().map_err(|_| gone())?);
+        }
+        median(&times).ok_or_else(gone)
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        // Without anybody who asks the thread ends.
+        self.ask = channel().0;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a prober fills and times.
+struct ProbeBench {
+    chase: Chase,
+    lines: u64,
+}
+
+impl ProbeBench {
+    fn new(bytes: usize, stride: usize) -> ProbeBench {
+        let bytes = bytes.min(MOST_PROBED);
+        ProbeBench { chase: Chase::new(bytes, stride), lines: (bytes / stride) as u64 }
+    }
+
+    /// Nanoseconds an access after the kernel had `gap` for itself. The way back begins with what was
+    /// touched last: what is still there is found before a miss can drive it out, so each line that
+    /// the kernel took counts once.
+    fn once(&mut self, gap: Duration) -> f64 {
+        self.chase.steps(2 * self.lines);
+        std::thread::sleep(gap);
+        let begun = Instant::now();
+        self.chase.steps_back(self.lines);
+        begun.elapsed().as_nanos() as f64 / self.lines as f64
+    }
+}
+
+/// Resident pages of this process, in bytes.
+fn resident() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some((pages * rustix::param::page_size() as u64) as f64)
+}
+
+/// Bytes taken on the file system of a folder.
+fn disk(folder: Option<PathBuf>) -> Box<dyn FnMut() -> Option<f64>> {
+    let folder = folder.unwrap_or_else(std::env::temp_dir);
+    Box::new(move || {
+        let room = rustix::fs::statvfs(&folder).ok()?;
+        Some(((room.f_blocks - room.f_bfree) * room.f_frsize) as f64)
+    })
+}
+
+/// Bytes read and written by all disks.
+fn disk_bytes() -> Option<u64> {
+    let disks = std::fs::read_dir("/sys/block").ok()?.flatten();
+    let virtual_ones = ["loop", "ram", "zram", "dm-", "md"];
+    let real = disks
+        .filter(|d| !virtual_ones.iter().any(|v| d.file_name().to_string_lossy().starts_with(v)));
+    let sectors = |text: &str| {
+        let field = |n| text.split_whitespace().nth(n)?.parse::<u64>().ok();
+        Some(field(2)? + field(6)?)
+    };
+    let of =
+        |disk: std::fs::DirEntry| sectors(&std::fs::read_to_string(disk.path().join("stat")).ok()?);
+    Some(real.filter_map(of).sum::<u64>() * 512)
+}
+
+/// Bytes sent over loopback.
+fn loopback_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/net/dev").ok()?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:"))?;
+    line.split_whitespace().nth(8)?.parse().ok()
+}
+
+/// Faults of all processes.
+fn page_faults() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("pgfault "))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells() {
+        assert!(resident().is_some_and(|bytes| bytes > 0.0));
+        assert!(disk(None)().is_some_and(|bytes| bytes > 0.0));
+        assert!(page_faults().is_some_and(|count| count > 0));
+        let before = loopback_bytes().expect("a loopback link");
+        assert!(loopback_bytes().expect("still there") >= before);
+    }
+
+    #[test]
+    fn a_probe_answers_and_ends() {
+        let cpus = quell_pressure::allowed_cpus().unwrap().first(1);
+        for (bytes, stride) in [(48 << 10, 64), (8 << 20, 64), (64 * 4096, 4096)] {
+            let mut prober = Prober::start(&cpus, bytes, stride).unwrap();
+            let stop = Stop::new().unwrap();
+            assert!(prober.see(Duration::from_millis(1), &stop).unwrap() > 0.0);
+        }
+    }
+}

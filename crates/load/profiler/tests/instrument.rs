@@ -1,0 +1,146 @@
+//! The instrument on the machine itself: that it ends, in order, and leaves nothing. What it measures
+//! is for the experiments, not for tests: another tenant may be louder than the kernel.
+
+#![allow(clippy::unwrap_used)]
+
+use quell_pressure::{Options, Resource, Stop, allowed_cpus};
+use quell_profiler::{
+    Effort, Habit, ProfileError, ProfileOptions, Seats, Subject, ValidateOptions, Victim, at_desk,
+    profile, validate,
+};
+use quell_topology::Machine;
+use std::time::{Duration, Instant};
+
+/// As short as it can be.
+const SHORT: Effort = Effort {
+    window: Duration::from_millis(4),
+    settle: Duration::from_millis(1),
+    grid: &[50.0],
+    pairs: 2,
+    resolution: 50.0,
+    budget: Duration::from_millis(200),
+};
+
+/// Seats beside each other where there are two CPUs, else on one.
+fn seats() -> Seats {
+    let alone = allowed_cpus().unwrap().len() < 2;
+    Seats::choose(None, None, alone).unwrap()
+}
+
+fn options(only: &[Resource], seats: Seats) -> ProfileOptions {
+    let mut pressure = Options::new(Resource::Integer);
+    pressure.llc_bytes = Some(4 << 20);
+    pressure.region_bytes = Some(16 << 20);
+    ProfileOptions {
+        only: only.to_vec(),
+        quick: false,
+        threshold: 0.95,
+        effort: Some(SHORT),
+        yardsticks: true,
+        seats,
+        pressure,
+    }
+}
+
+fn measured(
+    only: &[Resource],
+    seats: Seats,
+    stop: &Stop,
+) -> Result<quell_profiler::Profile, ProfileError> {
+    let options = options(only, seats);
+    let topology = Machine::new("/").topology();
+    at_desk(&options.seats.pressure.clone(), || {
+        let cpus = &options.seats.workload;
+        let mut victim = Victim::start("chase", Habit::Chase(1 << 20), cpus, stop)?;
+        profile(&mut victim, &options, &topology, stop, Instant::now(), &mut |_, _| ())
+    })
+}
+
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let ours = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm"))
+            .is_ok_and(|name| name.starts_with("quell-"))
+    };
+    tasks.filter(ours).count()
+}
+
+#[test]
+fn profiles_and_validations_end_in_order() {
+    a_profile_has_every_resource_once();
+    sharing_a_core_is_marked();
+    a_stop_ends_it_and_leaves_no_thread();
+    a_validation_has_its_three_parts();
+}
+
+fn a_profile_has_every_resource_once() {
+    let only = [Resource::LlcCapacity, Resource::MemoryBandwidth];
+    let found = measured(&only, seats(), &Stop::new().unwrap()).unwrap();
+    assert_eq!(found.schema, "quell.profile/1");
+    assert_eq!(found.tolerated.len() + found.absent.len(), Resource::ALL.len());
+    for resource in only {
+        let (tolerated, caused) = (found.tolerated[&resource], found.caused[&resource]);
+        for estimate in [tolerated, caused] {
+            assert!((0.0..=100.0).contains(&estimate.value), "{resource}: {estimate:?}");
+            assert!(estimate.low <= estimate.value && estimate.value <= estimate.high);
+        }
+        assert!(!found.curves[&resource].is_empty());
+    }
+    let text = serde_json::to_string(&found).unwrap();
+    assert_eq!(
+        serde_json::from_str::<quell_profiler::Profile>(&text).unwrap().caused,
+        found.caused
+    );
+}
+
+fn sharing_a_core_is_marked() {
+    let seats = Seats::choose(None, None, true).unwrap();
+    let found = measured(&[Resource::L1Data], seats, &Stop::new().unwrap()).unwrap();
+    assert!(found.same_core && found.tolerated.contains_key(&Resource::L1Data));
+    assert_eq!(found.workload.cpus, found.pressure_cpus);
+}
+
+fn a_stop_ends_it_and_leaves_no_thread() {
+    let stop = Stop::new().unwrap();
+    stop.request();
+    let end = measured(&[Resource::LlcCapacity], seats(), &stop);
+    assert!(
+        matches!(end, Err(ProfileError::Stopped | ProfileError::Resource { .. })) || stopped(&end)
+    );
+    assert_eq!(threads(), 0, "no kernel and no victim is left");
+}
+
+/// A kernel that cannot be armed because of the stop is named as absent.
+fn stopped(end: &Result<quell_profiler::Profile, ProfileError>) -> bool {
+    end.as_ref().is_ok_and(|found| found.tolerated.is_empty())
+}
+
+fn a_validation_has_its_three_parts() {
+    if allowed_cpus().unwrap().len() < 2 {
+        return;
+    }
+    let options = ValidateOptions {
+        only: vec![Resource::Integer, Resource::LlcBandwidth, Resource::PageFaults],
+        rounds: 2,
+        window: Duration::from_millis(5),
+        linearity: true,
+        impact: true,
+        crosstalk: true,
+        seats: seats(),
+        pressure: options(&[], seats()).pressure,
+    };
+    let (stop, topology) = (Stop::new().unwrap(), Machine::new("/").topology());
+    let found = at_desk(&options.seats.pressure.clone(), || {
+        let cpus = &options.seats.workload;
+        let victim: Box<dyn Subject> =
+            Box::new(Victim::start("another", Habit::Stream(1 << 20), cpus, &stop)?);
+        validate(&options, &mut [victim], &topology, &stop, &mut |_| ())
+    })
+    .unwrap();
+    assert_eq!((found.schema.as_str(), found.kernels.len()), ("quell.validate/1", 3));
+    assert_eq!(found.crosstalk.len(), 9, "each beside each, itself too");
+    assert_eq!(found.impact.len(), 5, "four of ours and another, beside one resource");
+    let integer = found.kernels.iter().find(|k| k.resource == Resource::Integer).unwrap();
+    assert_eq!(integer.levels.len(), 11);
+    assert_eq!(threads(), 0);
+}
