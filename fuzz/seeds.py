@@ -73,7 +73,16 @@ JUDGED = (
     + ACTION + ',"time":3,"error":"no"}]}'
 )
 
+SCENARIO = (
+    'scenario X "a test"\nmachine e5-2683v4\n  cores 4\nvary load 20% 50%\nlink eth0 1Gbit\n'
+    "service xapian\n  load $load\n  peak p95 8ms\n  link eth0\nbatch jobs\n"
+    "  run stream-llc of 4MiB x 2\n  when load<=20%\npolicy thesis\n  cool_down_s 30s\n"
+    'at 3s load xapian steps 4s 20% 5s 30%\nrun 5s after 2s\nprint table p95_ms by load\n'
+    'expect "tail" max p95_ms where load<=20% < 100\n'
+)
+
 TEXTS = {
+    "scenario": [SCENARIO],
     "quantity": ["3ms", "1.5 s", "250 µs", "100Mbit", "12.5MB/s", "64KiB", "40 %", "0.4", "2min"],
     "cpu_list": ["0-3,8", "0", "0-1,4-5\n", "ff", "00000000,000000ff", ""],
     "config_toml": [REDIS_CONFIG, "[law.quell]\nsettle_s = 2\n", "[[service]]\npid = 12\np95 = 1"],
@@ -193,6 +202,8 @@ def seeds():
         files = [path for tree in sorted(trees) for path in sorted(tree.rglob("*")) if path.is_file()]
         for number, path in enumerate(files):
             yield target, struct.pack("<H", number) + path.read_bytes()[:MOST_BYTES]
+    for path in sorted((HERE.parent / "scenarios").glob("*.scenario")):
+        yield "scenario", path.read_bytes()[:MOST_BYTES]
     yield "pressure_feed", feed()
     yield "service_wire", frame()
     yield "service_wire", b"r" + bytes(range(16))

@@ -29,6 +29,7 @@ pub use checked::{
 pub use docs::{example, key_table};
 pub use error::{ConfigError, ConfigErrors};
 pub use law::{Bounds, Laws, Param, ParamKind, ParamSchema, SchemaError};
+pub use nearest::suggestion;
 pub use quantity::{
     QuantityError, format_duration, parse_duration, parse_fraction, parse_rate, parse_size,
 };

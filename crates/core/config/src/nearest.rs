@@ -18,10 +18,8 @@ pub(crate) fn nearest<'a>(
 }
 
 /// ``did you mean `x`?`` for the nearest candidate, else the list of all.
-pub(crate) fn suggestion<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str> + Clone,
-) -> String {
+#[must_use]
+pub fn suggestion<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(word, candidates.clone()) {
         Some(found) => format!("did you mean `{found}`?"),
         None => {

@@ -84,3 +84,29 @@ fn a_day_of_thesis() {
 fn a_day_of_heracles() {
     compare(Law::Heracles, include_str!("../tests/golden/heracles.txt"));
 }
+
+/// Two services whose loads move apart, and batch in what they leave.
+#[test]
+fn a_day_of_parties() {
+    let two = setup(9).service("search", 15.0, 1000.0).service("store", 2.0, 4000.0).batch("brain");
+    let setup = two.ways(20).build();
+    let mut policies = build(Law::Parties, &params()).expect("valid parameters");
+    let mut standing = Standing::default();
+    let mut text = String::from("# parties: seconds, precedence, rule {inputs}: wish\n");
+    for step in 0..600 {
+        let second = f64::from(step) / 10.0;
+        let loads = if second < 30.0 { [0.2, 0.4] } else { [0.7, 0.1] };
+        let mut seen = observe(&setup, second);
+        for (name, load) in ["search", "store"].into_iter().zip(loads) {
+            let cpus = (standing.cpus(name).len() as f64).max(1.0);
+            let busy = (load * 9.0 / cpus).min(0.98);
+            seen = seen.load(name, load).slack(name, 1.0 - 0.2 / (1.0 - busy));
+        }
+        let observation = seen.obedient(&standing).done();
+        let proposals = policies[0].step(&setup, &observation);
+        standing.take(&proposals);
+        text.push_str(&journal_lines(second, &proposals));
+    }
+    let golden = include_str!("../tests/golden/parties.txt");
+    assert!(text == golden, "the journal of parties changed; it is now:\n{text}");
+}

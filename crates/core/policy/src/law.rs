@@ -4,6 +4,7 @@ use crate::fixed::{Static, StaticParams};
 use crate::heracles::{Heracles, HeraclesParams};
 use crate::none::None;
 use crate::os_only::{OsOnly, OsOnlyParams};
+use crate::parties::{Parties, PartiesParams};
 use crate::quell::{Quell, QuellParams};
 use crate::thesis::{Thesis, ThesisParams};
 use quell_types::{Observation, Proposal, Setup};
@@ -50,6 +51,8 @@ pub enum Law {
     Thesis,
     /// Heracles (H-2).
     Heracles,
+    /// PARTIES, for several services.
+    Parties,
     /// Our own, the default.
     #[default]
     Quell,
@@ -57,8 +60,8 @@ pub enum Law {
 
 impl Law {
     /// All laws, the baselines first.
-    pub const ALL: [Law; 6] =
-        [Law::None, Law::OsOnly, Law::Static, Law::Thesis, Law::Heracles, Law::Quell];
+    pub const ALL: [Law; 7] =
+        [Law::None, Law::OsOnly, Law::Static, Law::Thesis, Law::Heracles, Law::Parties, Law::Quell];
 
     /// The name, the same in configuration, journal and reports.
     #[must_use]
@@ -69,6 +72,7 @@ impl Law {
             Law::Static => "static",
             Law::Thesis => "thesis",
             Law::Heracles => "heracles",
+            Law::Parties => "parties",
             Law::Quell => "quell",
         }
     }
@@ -82,7 +86,7 @@ impl fmt::Display for Law {
 
 /// A word that names no law.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no such law: {0:?}; laws are none, os-only, static, thesis, heracles, quell")]
+#[error("no such law: {0:?}; laws are none, os-only, static, thesis, heracles, parties, quell")]
 pub struct ParseLawError(String);
 
 impl FromStr for Law {
@@ -108,6 +112,8 @@ pub struct LawParams {
     pub thesis: ThesisParams,
     /// `[law.heracles]`
     pub heracles: HeraclesParams,
+    /// `[law.parties]`
+    pub parties: PartiesParams,
     /// `[law.quell]`
     pub quell: QuellParams,
 }
@@ -137,6 +143,10 @@ pub fn build(law: Law, params: &LawParams) -> Result<Vec<Box<dyn Policy>>, Build
         Law::Heracles => {
             params.heracles.validate().map_err(refuse)?;
             Box::new(Heracles::new(params.heracles.clone()))
+        }
+        Law::Parties => {
+            params.parties.validate().map_err(refuse)?;
+            Box::new(Parties::new(params.parties.clone()))
         }
         Law::Quell => {
             params.quell.validate().map_err(refuse)?;

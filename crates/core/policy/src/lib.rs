@@ -16,6 +16,7 @@ mod law;
 mod ledger;
 mod none;
 mod os_only;
+mod parties;
 mod parts;
 #[cfg(test)]
 mod properties;
@@ -28,6 +29,7 @@ pub use fixed::StaticParams;
 pub use heracles::{HeraclesParams, ServiceBandwidth};
 pub use law::{BuildError, Law, LawParams, ParseLawError, Policy, build};
 pub use os_only::OsOnlyParams;
+pub use parties::PartiesParams;
 pub use parts::OnDisable;
 pub use quell::{Quell, QuellParams};
 pub use thesis::{DramLimiter, Profile, ThesisParams};

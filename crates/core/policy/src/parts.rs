@@ -17,12 +17,12 @@ pub(crate) use every::{Every, seconds};
 pub use halt::OnDisable;
 pub(crate) use halt::{can_halt, halt, keep_running_tasks, resume};
 pub(crate) use link::{link_degradations, service_rate, share_out};
-pub(crate) use partition::{Partition, Share};
+pub(crate) use partition::{Partition, Share, must_keep_a_core};
 pub(crate) use scene::Scene;
 pub(crate) use traffic::Traffic;
 pub(crate) use unreachable::Unreachable;
 pub(crate) use ways::WayLayout;
-pub(crate) use worst::{Worst, has_work};
+pub(crate) use worst::{Worst, has_work, slack_of};
 
 /// Fails with `what` unless all `values` are finite and lie within `range`.
 pub(crate) fn check(

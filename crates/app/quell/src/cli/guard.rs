@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// A link: name and capacity as name=eth0,capacity=1Gbit. May be repeated.
     #[arg(long, value_name = "KEY=VALUE,…")]
     link: Vec<String>,
-    /// Control law: none, os-only, static, thesis, heracles, quell.
+    /// Control law: none, os-only, static, thesis, heracles, parties, quell.
     #[arg(long, value_name = "NAME")]
     law: Option<String>,
     /// Any key of `agent` or `law`, as agent.interval_s=0.5. May be repeated.

@@ -19,6 +19,7 @@ mod pressure;
 mod profile;
 mod restore;
 mod schemas;
+mod simulate;
 mod tune;
 
 use clap::{Parser, Subcommand};
@@ -64,6 +65,8 @@ enum Command {
     Demo(demo::Args),
     /// Measure what is promised.
     Bench(bench::Args),
+    /// Play published experiments, or one's own, on a simulated server.
+    Simulate(simulate::Args),
     /// Write manual pages.
     Man(man::Man),
     /// Print completions for a shell.
@@ -88,6 +91,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Tune(args) => tune::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Simulate(args) => simulate::run(args),
         Command::Man(args) => man::write_pages(args),
         Command::Completions(args) => man::print_completions(args),
     };
@@ -100,9 +104,11 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// A configuration that is wrong counts as a command line that is wrong.
+/// A configuration or a scenario that is wrong counts as a command line that is wrong.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
-    if error.downcast_ref::<quell_config::ConfigErrors>().is_some() {
+    if error.downcast_ref::<quell_config::ConfigErrors>().is_some()
+        || error.downcast_ref::<quell_simulate::ScenarioErrors>().is_some()
+    {
         return ExitCode::from(2);
     }
     guard::exit_code(error).map_or(ExitCode::FAILURE, ExitCode::from)

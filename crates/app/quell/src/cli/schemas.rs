@@ -36,6 +36,7 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("quell.status", schema_for!(quell_agent::Status)),
     ];
     all.extend(measured);
+    all.extend(quell_simulate::schemas());
     all.sort_by_key(|(name, _)| *name);
     all
 }

@@ -47,6 +47,11 @@ impl Cores {
         self.units.iter().skip(n as usize).flat_map(CpuSet::iter).collect()
     }
 
+    /// CPUs of one core, by its rank.
+    pub(crate) fn core(&self, rank: usize) -> CpuSet {
+        self.units.get(rank).cloned().unwrap_or_default()
+    }
+
     /// Whether threads of one core are divided for want of cores.
     pub(crate) fn splits_siblings(&self) -> bool {
         self.split_siblings

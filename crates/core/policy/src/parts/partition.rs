@@ -211,7 +211,8 @@ impl Partition {
     }
 }
 
-fn must_keep_a_core(setup: &Setup) -> bool {
+/// Whether batch can never be without a core: nothing holds it, or sets must not overlap.
+pub(crate) fn must_keep_a_core(setup: &Setup) -> bool {
     let exclusive = setup.knobs.iter().any(|(knob, range)| match (knob, range) {
         (Knob::Cpus { .. }, KnobRange::Cpus { exclusive, .. }) => *exclusive,
         _ => false,

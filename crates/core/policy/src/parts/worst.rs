@@ -60,7 +60,8 @@ impl Worst {
     }
 }
 
-fn slack_of(service: &ServiceObservation) -> Option<f64> {
+/// The slack of one service; 1 for one that is idle, none where it is not known.
+pub(crate) fn slack_of(service: &ServiceObservation) -> Option<f64> {
     match &service.slack {
         Ok(slack) => Some(*slack).filter(|s| !s.is_nan()),
         Err(Gap::NotYet(_)) => {

@@ -1,0 +1,186 @@
+//! Scenarios that are played: figures, determinism, degradation, faults.
+#![allow(clippy::unwrap_used)]
+
+use quell_simulate::*;
+use std::collections::BTreeSet;
+
+fn play(text: &str, options: &Options) -> Simulated {
+    let scenario = Scenario::parse("test", text).unwrap_or_else(|errors| panic!("{errors}"));
+    simulate(&scenario, options, &|_, _| ()).unwrap()
+}
+
+fn figure<'a>(simulated: &'a Simulated, name: &str) -> &'a Figure {
+    simulated.report.figures.iter().find(|f| f.name == name).unwrap()
+}
+
+/// A guarded service beside streams, in seconds of simulated time.
+const GUARDED: &str = "\
+scenario guarded \"a service beside streams\"
+machine e5-2683v4
+  cores 4
+  threads 1
+link eth0 1Gbit
+vary policy none thesis heracles parties quell
+vary beside alone stream
+service xapian
+  load 40%
+  slo p95 15ms
+  link eth0
+batch stream
+  run stream-dram x 4 when beside=stream
+  link eth0
+policy $policy
+run 10s after 5s
+expect \"work\" batch_work_frac where policy=none beside=stream = 0.5 within 0.5
+expect \"EMU\" emu_frac where policy=none beside=stream = 0.9 within 0.5
+expect \"load\" load_frac where policy=none beside=alone = 0.4 within 0.05
+expect \"slower\" p95_ms where policy=none beside=stream over beside=alone > 1.02
+expect \"batch off at the start\" cpus of stream where policy=thesis beside=stream <= 2
+expect \"turned\" min knob_writes where policy=thesis|heracles|parties|quell beside=stream >= 0
+expect \"untouched\" max knob_writes where policy=none <= 0
+";
+
+#[test]
+fn figures_are_laid_beside_what_is_expected() {
+    let played = play(GUARDED, &Options { jobs: 2, ..Options::default() });
+    for f in &played.report.figures {
+        assert!(f.held && f.note.is_none(), "{f:?}");
+    }
+    assert_eq!(played.report.status, Status::Passed);
+    let wrong = GUARDED.replace("= 0.4 within 0.05", "= 0.9 within 0.05");
+    let played = play(&wrong, &Options { jobs: 1, ..Options::default() });
+    assert_eq!(played.report.status, Status::Failed);
+    let load = figure(&played, "load");
+    assert!(!load.held && (load.ours.unwrap() - 0.4).abs() < 0.05 && load.paper == 0.9);
+}
+
+#[test]
+fn a_scenario_is_repeated_to_the_byte_and_a_seed_changes_it() {
+    let once = |seed, jobs| {
+        let options = Options { seed: Some(seed), jobs, keep_journals: true, law: None };
+        let played = play(GUARDED, &options);
+        (played.report.digest, played.journals)
+    };
+    let first = once(3, 1);
+    assert!(first.1.len() == 6 && first.1.iter().any(|(_, journal)| journal.len() > 1000));
+    assert_eq!(first, once(3, 2), "whatever runs beside it");
+    assert_ne!(first.0, once(4, 1).0);
+}
+
+#[test]
+fn another_law_takes_the_place_of_the_scenarios() {
+    let law = "os-only".parse().ok();
+    let played = play(GUARDED, &Options { law, jobs: 1, ..Options::default() });
+    assert!(played.report.figures.is_empty(), "no figure is of this law");
+}
+
+#[test]
+fn a_law_that_lacks_something_runs_degraded_and_says_how() {
+    let bare =
+        GUARDED.replace("  threads 1\n", "  threads 1\n  without cat\n  without monitoring\n");
+    let played = play(&bare, &Options { jobs: 1, ..Options::default() });
+    let said = played.report.degraded.join("; ");
+    assert!(said.contains("no cache can be divided"), "{said}");
+    assert!(figure(&played, "load").held);
+}
+
+#[test]
+fn events_happen_at_their_moment_and_faults_do_not_stop_the_law() {
+    let text = "\
+scenario events \"things happen\"
+machine e5-2683v4
+  cores 4
+  threads 1
+service xapian
+  load 10%
+batch jobs
+policy quell
+at 10s load xapian 60%
+at 12s start integer x 2 in jobs
+at 13s lose 2
+at 14s refuse 2
+at 15s blind xapian
+at 16s stall
+at 17s cpus jobs 0-1
+at 18s agent-dies
+run 15s after 10s
+expect \"load\" load_frac >= 0.5
+expect \"batch\" cpus of jobs >= 0.5
+expect \"kept\" slo_kept_frac >= 0.9
+";
+    let played = play(text, &Options { jobs: 1, ..Options::default() });
+    for f in &played.report.figures {
+        assert!(f.held, "{f:?}");
+    }
+}
+
+#[test]
+fn a_peak_is_found_by_its_tail() {
+    let text = "\
+scenario peak \"a rate is found\"
+machine e5-2683v4
+  cores 2
+  threads 1
+service xapian
+  peak p95 8ms
+  load 100%
+run 20s after 3s
+policy none
+expect \"tail at full load\" p95_ms = 8 within 1.5
+";
+    let played = play(text, &Options { jobs: 1, ..Options::default() });
+    assert!(played.report.figures[0].held, "{:?}", played.report.figures);
+}
+
+#[test]
+fn every_scenario_of_the_library_is_good_and_the_folder_holds_no_other() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios");
+    let files = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name());
+    let files: BTreeSet<String> = files.map(|f| f.into_string().unwrap()).collect();
+    let listed: BTreeSet<String> = LIBRARY.iter().map(|(id, _)| format!("{id}.scenario")).collect();
+    assert_eq!(files, listed);
+    for (id, _) in LIBRARY {
+        let scenario = find(id).unwrap().unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(scenario.id, *id);
+        assert!(scenario.runs() > 0 && !scenario.source.is_empty(), "{id}");
+    }
+    assert!(find("T-E99").is_none());
+}
+
+#[test]
+fn a_pending_scenario_says_why_and_what_it_expects() {
+    let scenario = find("A-E1").unwrap().unwrap();
+    let played = simulate(&scenario, &Options::default(), &|_, _| ()).unwrap();
+    assert_eq!(played.report.status, Status::Pending);
+    assert!(played.report.pending.unwrap().contains("alita"));
+    assert!(played.report.figures.iter().all(|f| !f.held && f.ours.is_none()));
+}
+
+#[test]
+fn rows_of_a_service_beside_batch() {
+    let asked = LcBeOptions {
+        service: "xapian".into(),
+        machine: "e5-2683v4".into(),
+        cores: Some(2),
+        batch: Batch::None,
+        loads: vec![0.2, 0.4],
+        law: "none".parse().unwrap(),
+        options: Options { jobs: 2, ..Options::default() },
+    };
+    let rows = lc_be(&asked, &|_, _| ()).unwrap();
+    assert_eq!(rows.schema, "quell.lc-be/1");
+    let loads: Vec<f64> = rows.rows.iter().map(|r| r.load_frac).collect();
+    assert_eq!(loads, [0.2, 0.4]);
+    let [low, high] = rows.rows.as_slice() else { panic!("{rows:?}") };
+    assert!(high.cpu_utilisation_frac > 1.5 * low.cpu_utilisation_frac, "{rows:?}");
+    assert!(high.egress_mbit_per_s > 1.5 * low.egress_mbit_per_s && low.p95_ms.is_some());
+    let unknown = LcBeOptions { machine: "e5-2683v5".into(), ..asked };
+    let error = format!("{:#}", lc_be(&unknown, &|_, _| ()).unwrap_err());
+    assert!(error.contains("did you mean `e5-2683v4`"), "{error}");
+}
+
+#[test]
+fn speed_is_measured_twice() {
+    let speed = speed(2).unwrap();
+    assert!(speed.realtime_ratio > 0.0 && speed.realtime_ratio_every_tick > 0.0);
+}
