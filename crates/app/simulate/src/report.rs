@@ -4,7 +4,7 @@ use crate::figure::{Figure, Results};
 use crate::metric;
 use crate::run::shown;
 use crate::text::{Point, Print, PrintKind, Scenario};
-use quell_view::{Cell, Item, Plot, Report, Section, Series, Style, Table};
+use quell_view::{Cell, Heat, Item, Plot, Report, Section, Series, Style, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,8 +68,8 @@ pub fn markdown(report: &Report) -> String {
             text += &match item {
                 Item::Text(words) => words.clone(),
                 Item::Table(table) => table.to_markdown(),
-                Item::Plot(plot) => {
-                    format!("![{}]({})", plot.title, images.next().unwrap_or_default())
+                Item::Plot(Plot { title, .. }) | Item::Heat(Heat { title, .. }) => {
+                    format!("![{title}]({})", images.next().unwrap_or_default())
                 }
             };
             text += "\n\n";
