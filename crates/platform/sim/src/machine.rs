@@ -5,7 +5,7 @@ mod presets;
 mod shape;
 
 pub use presets::{PRESETS, preset};
-pub(crate) use shape::Shape;
+pub(crate) use shape::{CpuPlace, Shape};
 
 use crate::mask::MAX_CPUS;
 use thiserror::Error;

@@ -6,6 +6,7 @@
 //!
 //! Times are nanoseconds; speeds are instructions per nanosecond.
 
+mod agenda;
 mod group;
 mod place;
 mod populate;
@@ -14,6 +15,7 @@ mod sched;
 mod service;
 mod tick;
 
+use agenda::Agenda;
 pub(crate) use group::{Group, Quota};
 pub(crate) use service::Service;
 
@@ -92,11 +94,19 @@ pub(crate) struct Work {
     service: Option<usize>,
     /// Threads whose work is not done yet.
     pub(crate) unfinished: usize,
+    /// Where its memory lies: (node, share); empty = on the node on which each thread runs.
+    pages: Vec<(usize, f64)>,
 }
 
 /// One program on one LLC domain: how it runs there, and what it did since the last tick.
 #[derive(Clone, Debug, Default)]
 struct Cell {
+    work: usize,
+    domain: usize,
+    /// The state of the hardware for which its costs hold; older ones are worked out when needed.
+    priced: u64,
+    /// Nanoseconds per instruction at the last look, one cycle counted as one.
+    before: f64,
     /// Core cycles per instruction.
     cycles: f64,
     /// Nanoseconds per instruction spent waiting for memory.
@@ -128,15 +138,19 @@ pub(crate) struct World {
     pub(crate) busy_ns: u64,
     /// By work and domain.
     cells: Vec<Cell>,
+    /// Cells in which something ran since the last tick.
+    active: Vec<usize>,
+    /// Counts the states of the hardware.
+    epoch: u64,
     node_load: Vec<f64>,
     link_load: Vec<f64>,
     server_blocked: Vec<f64>,
     socket_units: Vec<f64>,
     socket_busy: Vec<f64>,
-    cpu_next: Vec<u64>,
-    group_next: Vec<u64>,
-    phase_next: Vec<u64>,
-    arrival_next: Vec<u64>,
+    cpu_next: Agenda,
+    group_next: Agenda,
+    phase_next: Agenda,
+    arrival_next: Agenda,
     tick_next: u64,
     ticked: u64,
     tick_len: u64,
@@ -146,7 +160,11 @@ pub(crate) struct World {
     balances: u64,
     slice_ns: u64,
     free: Mask,
+    /// CPUs on which something runs.
+    running: Mask,
     idle_running: Mask,
+    /// CPUs for which somebody waits.
+    crowded: Mask,
     queued: usize,
     pub(crate) waiting_groups: u32,
     waiting_since: u64,
@@ -180,25 +198,29 @@ impl World {
             traffic_bytes: 0.0,
             busy_ns: 0,
             cells: Vec::new(),
+            active: Vec::new(),
+            epoch: 1,
             node_load: vec![0.0; machine.nodes()],
             link_load: vec![0.0; sockets],
             server_blocked: vec![0.0; machine.servers as usize],
             socket_units: vec![0.0; sockets],
             socket_busy: vec![0.0; sockets],
-            cpu_next: vec![NEVER; cpus],
-            group_next: Vec::new(),
-            phase_next: Vec::new(),
-            arrival_next: Vec::new(),
+            cpu_next: Agenda::new(cpus),
+            group_next: Agenda::new(0),
+            phase_next: Agenda::new(0),
+            arrival_next: Agenda::new(0),
             tick_next: tick,
             ticked: 0,
             tick_len: tick,
             tick_min: tick,
-            tick_max: if scene.stretch { 16 * tick } else { tick },
+            tick_max: if scene.stretch { tick::STRETCH * tick } else { tick },
             balanced: 0,
             balances: 0,
             slice_ns: sched::slice_ns(cpus),
             free: (0..cpus).collect(),
+            running: Mask::default(),
             idle_running: Mask::default(),
+            crowded: Mask::default(),
             queued: 0,
             waiting_groups: 0,
             waiting_since: 0,
@@ -217,12 +239,12 @@ impl World {
         let phase = &self.works[work].program.phases[self.works[work].phase];
         if phase.most_s.is_finite() {
             let seconds = self.random.between(phase.least_s, phase.most_s);
-            self.phase_next[work] = self.now + (seconds * 1e9) as u64;
+            self.phase_next.set(work, self.now + (seconds * 1e9) as u64);
         }
     }
 
     fn next_phase(&mut self, work: usize) {
-        self.phase_next[work] = NEVER;
+        self.phase_next.set(work, NEVER);
         let of = &mut self.works[work];
         of.phase = (of.phase + 1) % of.program.phases.len();
         self.begin_phase(work);
@@ -238,48 +260,39 @@ impl World {
     /// Lets time pass.
     pub(crate) fn run_until(&mut self, end: u64) {
         loop {
-            let least = |list: &[u64]| list.iter().copied().fold(NEVER, u64::min);
-            let (cpu, group) = (least(&self.cpu_next), least(&self.group_next));
-            let (phase, arrival) = (least(&self.phase_next), least(&self.arrival_next));
-            let next = cpu.min(group).min(phase).min(arrival).min(self.tick_next);
+            let runs = self.cpu_next.next().min(self.group_next.next());
+            let comes = self.phase_next.next().min(self.arrival_next.next());
+            let next = runs.min(comes).min(self.tick_next);
             if next > end {
                 self.now = end;
                 return;
             }
             self.now = next;
-            self.handle([cpu, group, phase, arrival]);
+            self.handle();
         }
     }
 
-    fn handle(&mut self, [cpu, group, phase, arrival]: [u64; 4]) {
-        let now = self.now;
-        if cpu <= now {
-            (0..self.cpus.len())
-                .filter(|c| self.cpu_next[*c] <= now)
-                .collect::<Mask>()
-                .iter()
-                .for_each(|cpu| self.cpu_event(cpu));
+    /// Everything that is due now, once.
+    fn handle(&mut self) {
+        let (now, mut from) = (self.now, 0);
+        while let Some(cpu) = self.cpu_next.due(now, from) {
+            from = cpu + 1;
+            self.cpu_event(cpu);
         }
-        if group <= now {
-            for group in 0..self.groups.len() {
-                if self.group_next[group] <= now {
-                    self.quota_event(group);
-                }
-            }
+        from = 0;
+        while let Some(group) = self.group_next.due(now, from) {
+            from = group + 1;
+            self.quota_event(group);
         }
-        if phase <= now {
-            for work in 0..self.works.len() {
-                if self.phase_next[work] <= now {
-                    self.next_phase(work);
-                }
-            }
+        from = 0;
+        while let Some(work) = self.phase_next.due(now, from) {
+            from = work + 1;
+            self.next_phase(work);
         }
-        if arrival <= now {
-            for service in 0..self.services.len() {
-                if self.arrival_next[service] <= now {
-                    self.arrive(service);
-                }
-            }
+        from = 0;
+        while let Some(service) = self.arrival_next.due(now, from) {
+            from = service + 1;
+            self.arrive(service);
         }
         if self.tick_next <= now {
             self.tick();
@@ -288,9 +301,8 @@ impl World {
 
     /// Accounts everything up to now, so that counters can be read.
     pub(crate) fn settle_all(&mut self) {
-        for cpu in 0..self.cpus.len() {
-            self.settle(cpu);
-        }
+        let running = self.running;
+        running.iter().for_each(|cpu| self.settle(cpu));
         if self.waiting_groups > 0 {
             self.waited_ns += self.now - self.waiting_since;
         }

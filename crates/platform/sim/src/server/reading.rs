@@ -4,7 +4,7 @@ use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
     BandwidthReading, CpuTimes, Gap, HostReading, Link, LinkReading, Pressure, Reading,
-    RequestReading, Sample, Tenant, TenantReading, Throttling, Time,
+    RequestReading, Sample, Tenant, TenantReading, Throttling, Time, Watts,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,10 +59,10 @@ impl Body {
             cpu: Ok(cpu),
             pressure: Ok(pressure),
             memory: bytes,
-            power: self.powered(world.machine.power_sensor, "power").map(|s| s.watts.clone()),
+            power: self.powered(world.machine.power_sensor, "power").map(|s| (0..).zip(s.watts.iter().map(|w| Watts(*w))).collect()),
             frequency_khz: self
                 .powered(world.machine.clock.controllable, "frequency")
-                .map(|s| s.khz.clone()),
+                .map(|s| (0..).zip(s.khz.iter().copied()).collect()),
         }
     }
 

@@ -29,7 +29,7 @@ impl World {
         let domains = self.machine.domains();
         let all = (0..self.machine.cpus()).collect();
         self.groups.push(Group::new(all, full, domains, links));
-        self.group_next.push(NEVER);
+        self.group_next.push();
         self.groups.len() - 1
     }
 
@@ -39,7 +39,7 @@ impl World {
         let work = self.add_work(group, &program, Some(number));
         let idle = self.works[work].threads.clone();
         self.services.push(Service::new(service, group, idle, random));
-        self.arrival_next.push(0);
+        self.arrival_next.push();
         self.draw_arrival(number);
     }
 
@@ -58,6 +58,7 @@ impl World {
             threads: Vec::new(),
             service,
             unfinished: program.threads as usize,
+            pages: even_pages(&program.memory_nodes),
         });
         self.begin_phase(work);
         self.hardware();
@@ -79,7 +80,10 @@ impl World {
         let (group, domains) = (work.group, self.caches.len());
         if let Some(slot) = self.works.iter().position(|old| !old.alive) {
             self.works[slot] = work;
-            self.cells[slot * domains..][..domains].fill(Cell::default());
+            for (domain, cell) in self.cells[slot * domains..][..domains].iter_mut().enumerate() {
+                *cell = Cell { work: slot, domain, ..Cell::default() };
+            }
+            self.active.retain(|cell| cell / domains != slot);
             for (domain, cache) in self.caches.iter_mut().enumerate() {
                 cache.set_mask(slot, self.groups[group].ways[domain]);
             }
@@ -89,8 +93,9 @@ impl World {
             cache.add(self.groups[group].ways[domain]);
         }
         self.works.push(work);
-        self.cells.extend(vec![Cell::default(); domains]);
-        self.phase_next.push(NEVER);
+        let work = self.works.len() - 1;
+        self.cells.extend((0..domains).map(|domain| Cell { work, domain, ..Cell::default() }));
+        self.phase_next.push();
         self.works.len() - 1
     }
 
@@ -132,8 +137,14 @@ impl World {
             self.groups[group].threads.retain(|t| *t != thread);
         }
         self.works[work].alive = false;
-        self.phase_next[work] = NEVER;
+        self.phase_next.set(work, NEVER);
         self.caches.iter_mut().for_each(|cache| cache.clear(work));
         self.wake_hardware();
     }
+}
+
+/// Memory that lies evenly on these nodes.
+fn even_pages(nodes: &[u32]) -> Vec<(usize, f64)> {
+    let share = 1.0 / nodes.len().max(1) as f64;
+    nodes.iter().map(|node| (*node as usize, share)).collect()
 }
