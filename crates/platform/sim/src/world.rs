@@ -8,11 +8,14 @@
 
 mod agenda;
 mod group;
+mod pages;
+mod pause;
 mod place;
 mod populate;
 mod quota;
 mod sched;
 mod service;
+mod steal;
 mod tick;
 
 use agenda::Agenda;
@@ -54,8 +57,15 @@ pub(crate) struct Thread {
     pub(crate) cpu: usize,
     /// Weighted run time in nanoseconds.
     pub(crate) vruntime: f64,
-    /// Instructions to the end of its request or task.
+    /// Instructions to where it stops next: the end of its request or task, a barrier, a full
+    /// socket.
     pub(crate) left: f64,
+    /// Instructions from where it stopped last to where it stops next.
+    lap: f64,
+    /// Instructions to the end of its task from where it stopped last.
+    todo: f64,
+    /// Whether it waits for the others at a barrier.
+    meets: bool,
     pub(crate) queued_at: u64,
     /// When balancing moved it last.
     moved: u64,
@@ -80,6 +90,10 @@ pub(crate) struct CpuState {
     least_vruntime: f64,
     /// The highest frequency that was set, in kHz.
     pub(crate) cap_khz: u64,
+    /// The share of time in which its clock may run.
+    pub(crate) duty: f64,
+    /// Whether the hypervisor runs somebody else on it.
+    stolen: bool,
 }
 
 /// A program at work in a group.
@@ -96,6 +110,8 @@ pub(crate) struct Work {
     pub(crate) unfinished: usize,
     /// Where its memory lies: (node, share); empty = on the node on which each thread runs.
     pages: Vec<(usize, f64)>,
+    /// Threads that wait at a barrier.
+    meeting: usize,
 }
 
 /// One program on one LLC domain: how it runs there, and what it did since the last tick.
@@ -151,6 +167,10 @@ pub(crate) struct World {
     group_next: Agenda,
     phase_next: Agenda,
     arrival_next: Agenda,
+    /// When sleeping threads wake, by thread.
+    sleep_next: Agenda,
+    /// When the hypervisor takes or gives back a CPU.
+    steal_next: Agenda,
     tick_next: u64,
     ticked: u64,
     tick_len: u64,
@@ -170,6 +190,11 @@ pub(crate) struct World {
     waiting_since: u64,
     /// Nanoseconds in which some thread waited for a CPU.
     pub(crate) waited_ns: u64,
+    /// Nanoseconds in which a CPU that had something to run was taken away.
+    pub(crate) stolen_ns: u64,
+    /// Pages on their way.
+    moves: Vec<pages::Move>,
+    steals: Stream,
     random: Stream,
     /// Works that ended since they were last asked for.
     pub(crate) ended: Vec<usize>,
@@ -184,13 +209,14 @@ impl World {
         let top = machine.clock.turbo.first().map_or(machine.clock.base_khz, |t| t.1);
         let cache = CacheState::new(machine.cache.bytes as f64, machine.cache.ways);
         let senders = scene.services.len() + scene.batch.len();
-        let link = |l: &quell_types::LinkSpec| LinkState::new(l.capacity.0, senders);
+        let flow = scene.flow;
+        let link = |l: &quell_types::LinkSpec| LinkState::new(l.capacity.0, senders, flow);
         let mut world = Self {
             now: 0,
             groups: Vec::new(),
             works: Vec::new(),
             threads: Vec::new(),
-            cpus: vec![CpuState { cap_khz: top, ..CpuState::default() }; cpus],
+            cpus: vec![CpuState { cap_khz: top, duty: 1.0, ..CpuState::default() }; cpus],
             services: Vec::new(),
             links: scene.links.iter().map(link).collect(),
             sockets: vec![SocketState::new(&machine.clock, &machine.power); sockets],
@@ -209,6 +235,8 @@ impl World {
             group_next: Agenda::new(0),
             phase_next: Agenda::new(0),
             arrival_next: Agenda::new(0),
+            sleep_next: Agenda::new(0),
+            steal_next: Agenda::new(cpus),
             tick_next: tick,
             ticked: 0,
             tick_len: tick,
@@ -225,6 +253,9 @@ impl World {
             waiting_groups: 0,
             waiting_since: 0,
             waited_ns: 0,
+            stolen_ns: 0,
+            moves: Vec::new(),
+            steals: Stream::new(scene.seed, 2),
             random: Stream::new(scene.seed, 0),
             ended: Vec::new(),
             scratch: tick::Scratch::default(),
@@ -232,6 +263,7 @@ impl World {
             shape,
         };
         world.populate(scene);
+        (0..cpus).for_each(|cpu| world.draw_steal(cpu));
         world
     }
 
@@ -248,6 +280,7 @@ impl World {
         let of = &mut self.works[work];
         of.phase = (of.phase + 1) % of.program.phases.len();
         self.begin_phase(work);
+        self.cut_laps(work);
         self.wake_hardware();
     }
 
@@ -262,7 +295,8 @@ impl World {
         loop {
             let runs = self.cpu_next.next().min(self.group_next.next());
             let comes = self.phase_next.next().min(self.arrival_next.next());
-            let next = runs.min(comes).min(self.tick_next);
+            let outside = self.sleep_next.next().min(self.steal_next.next());
+            let next = runs.min(comes).min(outside).min(self.tick_next);
             if next > end {
                 self.now = end;
                 return;
@@ -275,6 +309,16 @@ impl World {
     /// Everything that is due now, once.
     fn handle(&mut self) {
         let (now, mut from) = (self.now, 0);
+        while let Some(cpu) = self.steal_next.due(now, from) {
+            from = cpu + 1;
+            self.steal_or_give_back(cpu);
+        }
+        from = 0;
+        while let Some(thread) = self.sleep_next.due(now, from) {
+            from = thread + 1;
+            self.wake_sleeper(thread);
+        }
+        from = 0;
         while let Some(cpu) = self.cpu_next.due(now, from) {
             from = cpu + 1;
             self.cpu_event(cpu);

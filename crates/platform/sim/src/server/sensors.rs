@@ -62,9 +62,8 @@ impl Sensors {
         }
         now.host_bytes = now.group_bytes.iter().sum();
         now.watts.extend(world.sockets.iter().map(|s| s.watts * self.random.noise(noise)));
-        let khz = |(cpu, place): (&CpuState, &CpuPlace)| {
-            world.sockets[place.socket].khz.min(cpu.cap_khz)
-        };
+        let khz =
+            |(cpu, place): (&CpuState, &CpuPlace)| world.sockets[place.socket].khz.min(cpu.cap_khz);
         now.khz.extend(world.cpus.iter().zip(&world.shape.cpus).map(khz));
         self.taken.push_back(now);
         let visible = world.now.saturating_sub(self.sensing.delay.as_nanos() as u64);

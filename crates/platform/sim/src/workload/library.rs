@@ -4,6 +4,7 @@
 //! (`docs/experiments/simulator.md`).
 
 use super::{MissCurve, Phase, Program};
+use crate::calibrated;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -88,9 +89,16 @@ fn power_virus() -> Program {
     of("power-virus", MIB, Phase { base_cpi: 0.3, activity: 2.0, ..Phase::default() })
 }
 
-/// One flow that sends as fast as its CPU lets it: some GB/s.
+/// One flow that sends as fast as its CPU and its socket let it: some GB/s, in the 128 KiB that
+/// iperf hands over at once.
 fn iperf() -> Program {
-    let phase = Phase { base_cpi: 1.0, llc_apki: 2.0, egress_per_ki: 2_000.0, ..Phase::default() };
+    let phase = Phase {
+        base_cpi: 1.0,
+        llc_apki: 2.0,
+        egress_per_ki: 2_000.0,
+        send_bytes: 131_072.0,
+        ..Phase::default()
+    };
     of("iperf", 4.0 * MIB, phase)
 }
 
@@ -124,12 +132,12 @@ fn search() -> Program {
     served("search", 0.8, 6.0 * MIB, 8.0, 0.2)
 }
 
-/// TailBench's xapian: a small hot set (T-7).
+/// TailBench's xapian, as calibrated.
 fn xapian() -> Program {
-    served("xapian", 0.8, 4.0 * MIB, 8.0, 0.2)
+    calibrated::XAPIAN.program()
 }
 
-/// TailBench's silo: transactions in memory.
+/// TailBench's silo, as calibrated.
 fn silo() -> Program {
-    served("silo", 0.9, 12.0 * MIB, 6.0, 1.5)
+    calibrated::SILO.program()
 }

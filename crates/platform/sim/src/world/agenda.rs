@@ -38,7 +38,8 @@ impl Agenda {
     }
 
     /// When a slot is due.
-    pub(super) fn at(&self, slot: usize) -> u64 {
+    #[cfg(test)]
+    fn at(&self, slot: usize) -> u64 {
         self.tree[self.tree.len() / 2 + slot]
     }
 

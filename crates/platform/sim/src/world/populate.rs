@@ -1,6 +1,6 @@
 //! Groups, services and programs join and leave.
 
-use super::{Cell, Group, NEVER, Service, State, Thread, Work, World};
+use super::{Cell, Group, NEVER, Service, State, Thread, Work, World, pages};
 use crate::random::Stream;
 use crate::scene::{Scene, SimService};
 use crate::workload::Program;
@@ -58,7 +58,8 @@ impl World {
             threads: Vec::new(),
             service,
             unfinished: program.threads as usize,
-            pages: even_pages(&program.memory_nodes),
+            pages: pages::even(program.memory_nodes.iter().map(|node| *node as usize)),
+            meeting: 0,
         });
         self.begin_phase(work);
         self.hardware();
@@ -112,13 +113,19 @@ impl World {
 
     fn add_thread(&mut self, work: usize, group: usize, left: f64) -> usize {
         let thread = self.threads.len();
+        let of = &self.works[work];
+        let lap = of.program.phases[of.phase].stop_instructions();
+        self.sleep_next.push();
         self.threads.push(Thread {
             work,
             group,
             state: State::Blocked,
             cpu: self.groups[group].cpus.first().unwrap_or(0),
             vruntime: 0.0,
-            left,
+            left: left.min(lap),
+            lap: left.min(lap),
+            todo: left,
+            meets: false,
             queued_at: self.now,
             moved: 0,
             arrived: 0,
@@ -133,6 +140,7 @@ impl World {
         let threads = std::mem::take(&mut self.works[work].threads);
         for thread in threads {
             self.block(thread);
+            self.sleep_next.set(thread, NEVER);
             let group = self.threads[thread].group;
             self.groups[group].threads.retain(|t| *t != thread);
         }
@@ -141,10 +149,4 @@ impl World {
         self.caches.iter_mut().for_each(|cache| cache.clear(work));
         self.wake_hardware();
     }
-}
-
-/// Memory that lies evenly on these nodes.
-fn even_pages(nodes: &[u32]) -> Vec<(usize, f64)> {
-    let share = 1.0 / nodes.len().max(1) as f64;
-    nodes.iter().map(|node| (*node as usize, share)).collect()
 }

@@ -32,6 +32,10 @@ impl World {
         if passed == 0 {
             return;
         }
+        if state.stolen {
+            self.stolen_ns += passed;
+            return;
+        }
         let span = passed as f64;
         let instructions = span * state.speed;
         let thread = &mut self.threads[running];
@@ -64,7 +68,9 @@ impl World {
         };
         let busy = |other: usize| self.cpus[other].current.is_some();
         let shared = place.sibling.is_some_and(busy);
-        let factor = place.speed * if shared { self.machine.smt_speed } else { 1.0 };
+        // A core runs at the highest duty that any of its threads is set to.
+        let sibling = place.sibling.map_or(0.0, |other| self.cpus[other].duty);
+        let duty = self.cpus[cpu].duty.max(sibling);
         let index = self.threads[running].work * self.caches.len() + place.domain;
         if self.cells[index].priced != self.epoch {
             self.price(index);
@@ -72,10 +78,17 @@ impl World {
         let (thread, cell, state) =
             (&self.threads[running], &self.cells[index], &mut self.cpus[cpu]);
         let work = &self.works[thread.work];
-        let activity = work.program.phases[work.phase].activity;
+        let phase = &work.program.phases[work.phase];
+        let activity = phase.activity;
+        let beside = phase.smt_speed.unwrap_or(self.machine.smt_speed);
+        let factor = place.speed * duty * if shared { beside } else { 1.0 };
         let socket = &self.sockets[place.socket];
         let ghz = socket.khz.min(state.cap_khz) as f64 / 1e6;
         let base = self.machine.clock.base_khz as f64 / 1e6;
+        if state.stolen {
+            self.cpu_next.set(cpu, NEVER);
+            return;
+        }
         state.factor = factor;
         state.ghz = ghz;
         state.speed = factor / (cell.cycles / ghz + cell.waiting_ns);
@@ -121,13 +134,7 @@ impl World {
         if let Some(service) = self.works[work].service {
             return self.answer(service, thread);
         }
-        self.threads[thread].left = f64::INFINITY;
-        self.block(thread);
-        self.works[work].unfinished -= 1;
-        if self.works[work].unfinished == 0 {
-            self.end_work(work);
-            self.ended.push(work);
-        }
+        self.lap_done(work, thread);
     }
 
     /// Puts a thread on a free CPU.
@@ -186,7 +193,11 @@ impl World {
         }
         let is_idle = |t: usize| self.groups[self.threads[t].group].idle;
         let only_idle = state.current.is_some_and(is_idle);
-        if state.queue.is_empty() { self.crowded.remove(cpu) } else { self.crowded.insert(cpu) }
+        if state.queue.is_empty() {
+            self.crowded.remove(cpu)
+        } else {
+            self.crowded.insert(cpu)
+        }
         if only_idle { self.idle_running.insert(cpu) } else { self.idle_running.remove(cpu) }
     }
 

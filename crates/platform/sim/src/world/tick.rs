@@ -6,15 +6,18 @@ use crate::workload::Phase;
 
 /// Bytes of a cache line.
 const LINE: f64 = 64.0;
-/// Speeds and occupancies that changed by less than this share in a tick count as unchanged.
-const STILL: f64 = 0.005;
+/// Ticks grow while no cost of a running program and no occupancy changes by more than this share
+/// in one, so costs within a tick are right within half of it, or so.
+const STILL: f64 = 0.01;
+/// Ticks shrink where something changes by more than this share in one.
+const MOVING: f64 = 0.02;
 /// The most of all time that bus locks can block (S-6).
 const MOST_BLOCKED: f64 = 0.95;
 /// Rounds of solving nodes one after the other, where memory is remote.
 const ROUNDS: usize = 3;
 
 /// Ticks grow up to this many times while nothing changes.
-pub(super) const STRETCH: u64 = 16;
+pub(super) const STRETCH: u64 = 32;
 
 /// Buffers that live from tick to tick.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,7 @@ impl World {
             self.step_locks(span_ns);
             moved = moved.max(self.step_sockets(span_ns));
             self.step_links();
+            self.step_pages(span_ns);
         }
         self.epoch += 1;
         moved = moved.max(self.solve(span_ns));
@@ -46,8 +50,11 @@ impl World {
         }
         running.iter().for_each(|cpu| self.refresh(cpu));
         self.balance();
-        let longer = (2 * self.tick_len).min(self.tick_max);
-        self.tick_len = if moved < STILL { longer } else { self.tick_min };
+        self.tick_len = match moved {
+            still if still < STILL => (2 * self.tick_len).min(self.tick_max),
+            moving if moving < MOVING => self.tick_len,
+            _ => (self.tick_len / 2).max(self.tick_min),
+        };
         self.tick_next = self.now + self.tick_len;
     }
 
@@ -141,7 +148,7 @@ impl World {
         offered.resize(self.groups.len(), 0.0);
         for index in 0..self.active.len() {
             let cell = &self.cells[self.active[index]];
-            let egress = self.phase_of(cell).egress_per_ki;
+            let egress = self.phase_of(cell).blind_egress_per_ki();
             offered[self.works[cell.work].group] += cell.instructions / 1000.0 * egress;
         }
         for (group, bytes) in self.groups.iter_mut().zip(&offered) {
@@ -248,6 +255,7 @@ impl World {
         let mut demands = std::mem::take(&mut self.scratch.demands);
         demands.clear();
         demands.extend(active.iter().filter_map(|index| self.demand(*index, node, span_ns)));
+        demands.extend(self.moves.iter().filter_map(|m| self.demand_of_move(m, node)));
         let bandwidth = self.machine.memory.bytes_per_s;
         self.node_load[node] = utilisation(&demands, bandwidth, self.node_load[node]);
         self.scratch.demands = demands;
