@@ -13,8 +13,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const SEED: u64 = 7;
-/// Threads of a sweep.
-const SWEEPERS: u32 = 4;
 /// The array that sweeps memory.
 const LARGE: u64 = 1 << 30;
 
@@ -105,7 +103,7 @@ fn scene(guess: &Guess, host: &str, run: Run) -> Scene {
     scene.links = link.into_iter().collect();
     scene.services = vec![service(&made, links.clone(), run.load)];
     let spec = BatchSpec { name: "batch".into(), links, takes_tasks: false, max_tasks: 0 };
-    let programs = antagonist(run.beside, made.workers, scene.machine.cache.bytes);
+    let programs = antagonist(guess, run.beside, made.workers, scene.machine.cache.bytes);
     scene.batch = vec![SimBatch { spec, programs }];
     scene
 }
@@ -128,7 +126,7 @@ fn service(made: &ServiceNumbers, links: Vec<quell_types::Link>, load: u32) -> S
     }
 }
 
-fn antagonist(beside: Beside, workers: u32, llc_bytes: u64) -> Vec<Program> {
+fn antagonist(guess: &Guess, beside: Beside, workers: u32, llc_bytes: u64) -> Vec<Program> {
     let named = |name: &str, threads: u32| {
         program(name).map(|program| Program { threads, ..program }).into_iter().collect()
     };
@@ -136,10 +134,10 @@ fn antagonist(beside: Beside, workers: u32, llc_bytes: u64) -> Vec<Program> {
         Beside::Nobody => Vec::new(),
         Beside::Cache(percent) => {
             let array = Program::stream_of(llc_bytes * u64::from(percent) / 100);
-            vec![Program { threads: SWEEPERS, ..array }]
+            vec![Program { threads: guess.sweepers(), ..array }]
         }
         Beside::Memory => {
-            vec![Program { threads: SWEEPERS, ..Program::stream_of(LARGE) }]
+            vec![Program { threads: guess.sweepers(), ..Program::stream_of(LARGE) }]
         }
         Beside::Sibling => named("integer", workers),
         Beside::Network(_) => named("iperf", 1),

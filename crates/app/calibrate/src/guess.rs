@@ -36,44 +36,32 @@ const fn real(
     ParameterSpec { name, unit, begin, least, most, whole: false, service }
 }
 
+const fn whole(service: Service, name: &'static str, begin: f64, most: f64) -> ParameterSpec {
+    ParameterSpec { name, unit: "", begin, least: 1.0, most, whole: true, service }
+}
+
 const X: Service = Service::Xapian;
 const S: Service = Service::Silo;
 
 /// All free parameters.
 pub const PARAMETERS: [ParameterSpec; 17] = [
-    real(X, "xapian: work of a request", "10^6 instructions", 9.8, 1.0, 60.0),
-    real(X, "xapian: requests/s at full load", "1/s", 249.0, 10.0, 4_000.0),
+    real(X, "xapian: work of a request", "10^6 instructions", 8.0, 1.0, 60.0),
+    real(X, "xapian: requests/s at full load", "1/s", 318.0, 10.0, 4_000.0),
     real(X, "xapian: variation of work", "", 0.5, 0.05, 2.0),
-    real(X, "xapian: hot set", "MiB", 4.0, 0.5, 11.0),
-    real(X, "xapian: misses without it", "1/10^3 instructions", 1.3, 0.1, 40.0),
-    real(X, "xapian: misses with it", "1/10^3 instructions", 0.2, 0.0, 5.0),
+    real(X, "xapian: hot set", "MiB", 5.4, 0.5, 11.0),
+    real(X, "xapian: misses without it", "1/10^3 instructions", 1.5, 0.1, 40.0),
+    real(X, "xapian: misses with it", "1/10^3 instructions", 0.3, 0.0, 5.0),
     real(X, "xapian: speed beside a sibling", "", 0.74, 0.4, 1.0),
-    ParameterSpec {
-        name: "xapian: workers",
-        unit: "",
-        begin: 1.0,
-        least: 1.0,
-        most: 8.0,
-        whole: true,
-        service: X,
-    },
-    real(X, "flow below its socket", "kB", 245.0, 10.0, 1_500.0),
-    real(X, "flow below its socket", "ms at the link's rate", 0.3, 0.0, 5.0),
-    real(S, "silo: work of a request", "10^6 instructions", 1.6, 0.05, 20.0),
-    real(S, "silo: requests/s at full load", "1/s", 1_200.0, 50.0, 40_000.0),
-    real(S, "silo: variation of work", "", 0.5, 0.05, 3.0),
-    real(S, "silo: hot set", "MiB", 6.0, 0.5, 20.0),
+    whole(X, "cores and workers of a service", 1.0, 8.0),
+    real(X, "flow below its socket", "kB", 205.0, 10.0, 1_500.0),
+    real(X, "flow below its socket", "ms at the link's rate", 0.25, 0.0, 5.0),
+    real(S, "silo: work of a request", "10^6 instructions", 1.25, 0.05, 20.0),
+    real(S, "silo: requests/s at full load", "1/s", 1_650.0, 50.0, 40_000.0),
+    real(S, "silo: variation of work", "", 0.6, 0.05, 3.0),
+    real(S, "silo: hot set", "MiB", 3.0, 0.5, 20.0),
     real(S, "silo: misses without it", "1/10^3 instructions", 0.7, 0.0, 40.0),
     real(S, "silo: speed beside a sibling", "", 0.5, 0.3, 1.0),
-    ParameterSpec {
-        name: "silo: workers",
-        unit: "",
-        begin: 1.0,
-        least: 1.0,
-        most: 8.0,
-        whole: true,
-        service: S,
-    },
+    whole(X, "threads of a sweep", 8.0, 15.0),
 ];
 
 /// A value for each of [`PARAMETERS`].
@@ -90,6 +78,11 @@ impl Guess {
     /// Numbers of greedy flows.
     pub(crate) fn flow(&self) -> Flow {
         Flow { bytes: self.0[8] * 1e3, seconds: self.0[9] / 1e3 }
+    }
+
+    /// Threads of a sweep.
+    pub(crate) fn sweepers(&self) -> u32 {
+        self.0[16] as u32
     }
 
     /// What it makes of a service.
@@ -116,7 +109,7 @@ impl Guess {
                 most_mpki: v[14],
                 least_mpki: 0.0,
                 smt_speed: v[15],
-                workers: v[16] as u32,
+                workers: v[7] as u32,
             },
         }
     }
@@ -142,7 +135,7 @@ impl Guess {
             s.hot_bytes / MIB,
             s.most_mpki,
             s.smt_speed,
-            f64::from(s.workers),
+            f64::from(calibrated::SWEEP_THREADS),
         ])
     }
 }

@@ -12,8 +12,8 @@
 //! # How
 //! Each cell is a run of some thousand requests beside its antagonist, over one alone with the same
 //! arrivals. The objective is the mean square of errors, each over its tolerance (10 points; 15 %
-//! above 200 %). A coordinate search with shrinking steps minimises it, one service after the
-//! other, from begins that are written in [`Guess`]; everything is seeded and repeats to the bit.
+//! above 200 %). A search along parameters and pairs of them, with shrinking steps, minimises it, one service
+//! after the other, from begins that are written in [`Guess`]; everything is seeded and repeats to the bit.
 //! A row is left out and the others are fitted again, to see how the row is then predicted.
 
 mod bench;
@@ -47,7 +47,7 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { search_requests: 4_000, final_requests: 20_000, passes: 5, left_out_passes: 1 }
+        Self { search_requests: 4_000, final_requests: 20_000, passes: 4, left_out_passes: 1 }
     }
 }
 
@@ -58,7 +58,7 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Report {
     let mut guess = Guess::begin();
     for service in [Service::Xapian, Service::Silo] {
         let fitted = cells(service);
-        let search = Search { passes: effort.passes, step: 0.2 };
+        let search = Search { passes: effort.passes, step: 0.15, pairs: true };
         minimise(&mut bench, &mut guess, service, &fitted, search, progress);
     }
     let left_out = leave_out(&mut bench, &guess, effort.left_out_passes, progress);
@@ -95,7 +95,7 @@ fn leave_out(
             let (held, kept): (Vec<Cell>, Vec<Cell>) =
                 cells.iter().copied().partition(|cell| cell.row == row);
             let mut without = guess.clone();
-            let search = Search { passes, step: 0.1 };
+            let search = Search { passes, step: 0.1, pairs: false };
             minimise(bench, &mut without, service, &kept, search, &mut |_| {});
             let predicted = held.iter().map(|c| CellReport::of(c, bench.simulate(&without, c)));
             let left = LeftOut { row: row.into(), cells: predicted.collect() };

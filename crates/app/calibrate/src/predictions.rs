@@ -39,7 +39,7 @@ pub(crate) fn predictions(guess: &Guess, requests: u32) -> Vec<Prediction> {
         of("T-E4", "xapian alone, 20 % load: memory MB/s", 0.0, Some(200.0), alone(20), megabytes),
         of(
             "T-E4",
-            "xapian and stream-dram on 4 threads, 20 % load: memory MB/s",
+            "xapian and stream-dram, 20 % load: memory MB/s",
             10_000.0,
             Some(40_000.0),
             run(20, Beside::Memory),

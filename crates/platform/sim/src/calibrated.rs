@@ -4,9 +4,12 @@
 use crate::workload::{MissCurve, Phase, Program};
 
 /// Bytes that a greedy flow may have below its socket, whatever the link.
-pub const FLOW_BYTES: f64 = 245_000.0;
+pub const FLOW_BYTES: f64 = 154_855.8;
 /// Seconds' worth at the link's rate that it may have besides.
-pub const FLOW_S: f64 = 0.0003;
+pub const FLOW_S: f64 = 0.000308303;
+
+/// Threads of stream-llc and stream-dram in the thesis' tables.
+pub const SWEEP_THREADS: u32 = 1;
 
 /// What a service is, on the thesis' first host.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,27 +37,27 @@ pub struct ServiceNumbers {
 /// TailBench's xapian, fitted on T-5 and on the public statement of T-25.
 pub const XAPIAN: ServiceNumbers = ServiceNumbers {
     name: "xapian",
-    instructions: 9.8e6,
-    variation: 0.5,
-    full_qps: 249.0,
+    instructions: 8_000_000.0,
+    variation: 0.62675,
+    full_qps: 318.0,
     workers: 1,
-    hot_bytes: 4.2e6,
-    most_mpki: 1.3,
-    least_mpki: 0.2,
+    hot_bytes: 11_534_336.0,
+    most_mpki: 1.5,
+    least_mpki: 0.18079,
     smt_speed: 0.74,
 };
 
 /// TailBench's silo, fitted on T-6.
 pub const SILO: ServiceNumbers = ServiceNumbers {
     name: "silo",
-    instructions: 1.6e6,
-    variation: 0.5,
-    full_qps: 1_200.0,
+    instructions: 1_251_240.0,
+    variation: 0.91072,
+    full_qps: 1_315.009,
     workers: 1,
-    hot_bytes: 6.3e6,
-    most_mpki: 0.7,
+    hot_bytes: 15_941_044.0,
+    most_mpki: 0.763,
     least_mpki: 0.0,
-    smt_speed: 0.5,
+    smt_speed: 0.43478,
 };
 
 /// Cycles per instruction of services without any miss; assumed, since it only scales the work.
