@@ -45,23 +45,23 @@ const S: Service = Service::Silo;
 
 /// All free parameters.
 pub const PARAMETERS: [ParameterSpec; 17] = [
-    real(X, "xapian: work of a request", "10^6 instructions", 8.0, 1.0, 60.0),
-    real(X, "xapian: requests/s at full load", "1/s", 318.0, 10.0, 4_000.0),
-    real(X, "xapian: variation of work", "", 0.5, 0.05, 2.0),
-    real(X, "xapian: hot set", "MiB", 5.4, 0.5, 11.0),
-    real(X, "xapian: misses without it", "1/10^3 instructions", 1.5, 0.1, 40.0),
-    real(X, "xapian: misses with it", "1/10^3 instructions", 0.3, 0.0, 5.0),
+    real(X, "xapian: work of a request", "10^6 instructions", 6.9, 1.0, 60.0),
+    real(X, "xapian: requests/s at full load", "1/s", 368.0, 10.0, 4_000.0),
+    real(X, "xapian: variation of work", "", 0.55, 0.05, 2.0),
+    real(X, "xapian: hot set", "MiB", 6.0, 0.5, 11.0),
+    real(X, "xapian: misses without it", "1/10^3 instructions", 1.3, 0.1, 40.0),
+    real(X, "xapian: misses with it", "1/10^3 instructions", 0.2, 0.0, 5.0),
     real(X, "xapian: speed beside a sibling", "", 0.74, 0.4, 1.0),
     whole(X, "cores and workers of a service", 1.0, 8.0),
-    real(X, "flow below its socket", "kB", 205.0, 10.0, 1_500.0),
-    real(X, "flow below its socket", "ms at the link's rate", 0.25, 0.0, 5.0),
-    real(S, "silo: work of a request", "10^6 instructions", 1.25, 0.05, 20.0),
-    real(S, "silo: requests/s at full load", "1/s", 1_650.0, 50.0, 40_000.0),
-    real(S, "silo: variation of work", "", 0.6, 0.05, 3.0),
-    real(S, "silo: hot set", "MiB", 3.0, 0.5, 20.0),
+    real(X, "flow below its socket", "kB", 140.0, 10.0, 1_500.0),
+    real(X, "flow below its socket", "ms at the link's rate", 0.3, 0.0, 5.0),
+    real(S, "silo: work of a request", "10^6 instructions", 1.1, 0.05, 20.0),
+    real(S, "silo: requests/s at full load", "1/s", 1_524.0, 50.0, 40_000.0),
+    real(S, "silo: variation of work", "", 0.7, 0.05, 3.0),
+    real(S, "silo: hot set", "MiB", 8.0, 0.5, 20.0),
     real(S, "silo: misses without it", "1/10^3 instructions", 0.7, 0.0, 40.0),
-    real(S, "silo: speed beside a sibling", "", 0.5, 0.3, 1.0),
-    whole(X, "threads of a sweep", 8.0, 15.0),
+    real(S, "silo: speed beside a sibling", "", 0.47, 0.3, 1.0),
+    whole(X, "threads of a sweep", 6.0, 15.0),
 ];
 
 /// A value for each of [`PARAMETERS`].

@@ -4,12 +4,12 @@
 use crate::workload::{MissCurve, Phase, Program};
 
 /// Bytes that a greedy flow may have below its socket, whatever the link.
-pub const FLOW_BYTES: f64 = 154_855.8;
+pub const FLOW_BYTES: f64 = 105_860.1;
 /// Seconds' worth at the link's rate that it may have besides.
-pub const FLOW_S: f64 = 0.000308303;
+pub const FLOW_S: f64 = 0.000352318;
 
 /// Threads of stream-llc and stream-dram in the thesis' tables.
-pub const SWEEP_THREADS: u32 = 1;
+pub const SWEEP_THREADS: u32 = 11;
 
 /// What a service is, on the thesis' first host.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,27 +37,27 @@ pub struct ServiceNumbers {
 /// TailBench's xapian, fitted on T-5 and on the public statement of T-25.
 pub const XAPIAN: ServiceNumbers = ServiceNumbers {
     name: "xapian",
-    instructions: 8_000_000.0,
-    variation: 0.62675,
-    full_qps: 318.0,
+    instructions: 6_900_000.0,
+    variation: 0.6325,
+    full_qps: 368.0,
     workers: 1,
     hot_bytes: 11_534_336.0,
-    most_mpki: 1.5,
-    least_mpki: 0.18079,
+    most_mpki: 1.3,
+    least_mpki: 0.17391,
     smt_speed: 0.74,
 };
 
 /// TailBench's silo, fitted on T-6.
 pub const SILO: ServiceNumbers = ServiceNumbers {
     name: "silo",
-    instructions: 1_251_240.0,
-    variation: 0.91072,
-    full_qps: 1_315.009,
+    instructions: 1_265_000.0,
+    variation: 0.805,
+    full_qps: 1_524.0,
     workers: 1,
-    hot_bytes: 15_941_044.0,
-    most_mpki: 0.763,
+    hot_bytes: 13_180_703.0,
+    most_mpki: 0.66348,
     least_mpki: 0.0,
-    smt_speed: 0.43478,
+    smt_speed: 0.47,
 };
 
 /// Cycles per instruction of services without any miss; assumed, since it only scales the work.

@@ -27,7 +27,8 @@ impl World {
         self.moves.retain(|m| self.works[m.work].group != group);
         let mut bytes = 0.0;
         for work in 0..self.works.len() {
-            if self.works[work].group != group || !self.works[work].alive {
+            let ours = self.works[work].group == group && self.works[work].alive;
+            if !ours || self.may_stay(work, &to) {
                 continue;
             }
             self.pin_pages(work);
@@ -53,12 +54,23 @@ impl World {
     pub(crate) fn place_pages(&mut self, group: usize, to: Vec<usize>) {
         self.moves.retain(|m| self.works[m.work].group != group);
         for work in 0..self.works.len() {
-            if self.works[work].group == group && self.works[work].alive {
+            let ours = self.works[work].group == group && self.works[work].alive;
+            if ours && !self.may_stay(work, &to) {
                 self.pin_pages(work);
                 self.works[work].shift(&to, 1.0);
             }
         }
         self.wake_hardware();
+    }
+
+    /// A program has ended: none of its pages moves any more.
+    pub(super) fn forget_moves(&mut self, work: usize) {
+        self.moves.retain(|m| m.work != work);
+    }
+
+    /// Whether all of a program's memory may stay wherever its threads run.
+    fn may_stay(&self, work: usize, to: &[usize]) -> bool {
+        self.works[work].pages.is_empty() && to.len() == self.node_load.len()
     }
 
     /// Notes where the memory of a program lies that lay wherever its threads ran.
@@ -95,7 +107,8 @@ impl World {
             let here = work.pages.iter().find(|(n, _)| *n == node)?.1;
             here / work.outside(&of.to).max(f64::MIN_POSITIVE)
         };
-        (share > 0.0).then(|| Demand { scale: of.bytes_per_s * share, fixed: 1.0, waiting: 0.0 })
+        let scale = of.bytes_per_s * share;
+        (share > 0.0).then_some(Demand { scale, fixed: 1.0, waiting: 0.0 })
     }
 }
 

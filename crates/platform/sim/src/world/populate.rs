@@ -145,6 +145,7 @@ impl World {
             self.groups[group].threads.retain(|t| *t != thread);
         }
         self.works[work].alive = false;
+        self.forget_moves(work);
         self.phase_next.set(work, NEVER);
         self.caches.iter_mut().for_each(|cache| cache.clear(work));
         self.wake_hardware();
