@@ -135,7 +135,11 @@ fn holds_back(setting: &Setting) -> bool {
         Setting::Weight(weight) => *weight < 100,
         Setting::Rate(rate) => rate.is_some(),
         Setting::Percent(percent) => *percent < 100,
-        Setting::Cpus(_) | Setting::Ways(_) | Setting::Frequency(_) => true,
+        Setting::Cpus(_)
+        | Setting::Ways(_)
+        | Setting::Frequency(_)
+        | Setting::Duty(_)
+        | Setting::Nodes(_) => true,
     }
 }
 

@@ -42,6 +42,13 @@ pub fn round_to_range(wanted: &Setting, range: &KnobRange) -> Option<Setting> {
         (Setting::Frequency(khz), KnobRange::Frequency { min, max }) => {
             Some(Setting::Frequency(quell_types::Kilohertz(khz.0.clamp(min.0, max.0))))
         }
+        (Setting::Duty(parts), KnobRange::Duty { parts: all }) => {
+            Some(Setting::Duty((*parts).clamp(1, *all)))
+        }
+        (Setting::Nodes(set), KnobRange::Nodes { within }) => {
+            let set = set.intersection(within);
+            (!set.is_empty()).then_some(Setting::Nodes(set))
+        }
         _ => None,
     }
 }

@@ -64,6 +64,17 @@ pub enum Knob {
         /// Which CPU.
         cpu: u32,
     },
+    /// How much of the time one CPU's clock runs (clock modulation, MSR 0x19A). A core runs at the
+    /// highest that any of its threads is set to.
+    DutyCycle {
+        /// Which CPU.
+        cpu: u32,
+    },
+    /// The NUMA nodes on which a group's memory lies; what lies elsewhere is moved there.
+    MemoryNodes {
+        /// Whose.
+        tenant: Tenant,
+    },
     /// Whether a CPU that has nothing to do stays awake: it polls in place of halting.
     StayAwake {
         /// Which CPU.
@@ -83,8 +94,9 @@ impl Knob {
             | Knob::Frozen { tenant }
             | Knob::EgressCeiling { tenant, .. }
             | Knob::LlcWays { tenant, .. }
-            | Knob::MemoryBandwidth { tenant, .. } => Some(tenant),
-            Knob::FrequencyMax { .. } | Knob::StayAwake { .. } => None,
+            | Knob::MemoryBandwidth { tenant, .. }
+            | Knob::MemoryNodes { tenant } => Some(tenant),
+            Knob::FrequencyMax { .. } | Knob::DutyCycle { .. } | Knob::StayAwake { .. } => None,
         }
     }
 }
@@ -101,6 +113,8 @@ impl fmt::Display for Knob {
             Knob::LlcWays { tenant, domain } => write!(f, "LLC ways of {tenant} in {domain}"),
             Knob::MemoryBandwidth { tenant, domain } => write!(f, "MBA of {tenant} in {domain}"),
             Knob::FrequencyMax { cpu } => write!(f, "top frequency of CPU {cpu}"),
+            Knob::DutyCycle { cpu } => write!(f, "duty cycle of CPU {cpu}"),
+            Knob::MemoryNodes { tenant } => write!(f, "memory nodes of {tenant}"),
             Knob::StayAwake { cpu } => write!(f, "staying awake of CPU {cpu}"),
         }
     }
@@ -158,6 +172,11 @@ pub enum Setting {
     Percent(u32),
     /// For [`Knob::FrequencyMax`].
     Frequency(Kilohertz),
+    /// For [`Knob::DutyCycle`]: parts of the time in which the clock runs, of as many as the range
+    /// says. All of them = no modulation, which the register calls level 0.
+    Duty(u32),
+    /// For [`Knob::MemoryNodes`]: numbers of nodes.
+    Nodes(CpuSet),
 }
 
 impl Setting {
@@ -177,6 +196,8 @@ impl Setting {
             (Setting::Ways(a), Setting::Ways(b)) => mask_order(*a, *b),
             (Setting::Percent(a), Setting::Percent(b)) => Some(a.cmp(b)),
             (Setting::Frequency(a), Setting::Frequency(b)) => a.partial_cmp(b),
+            (Setting::Duty(a), Setting::Duty(b)) => Some(a.cmp(b)),
+            (Setting::Nodes(a), Setting::Nodes(b)) => subset_order(a, b),
             _ => None,
         }
     }
@@ -196,6 +217,8 @@ impl fmt::Display for Setting {
             Setting::Rate(None) => write!(f, "unlimited"),
             Setting::Ways(mask) => write!(f, "{mask:#x}"),
             Setting::Percent(percent) => write!(f, "{percent} %"),
+            Setting::Duty(parts) => write!(f, "{parts} parts"),
+            Setting::Nodes(nodes) => write!(f, "{nodes}"),
             Setting::Frequency(khz) => write!(f, "{:.3} GHz", khz.0 as f64 / 1e6),
         }
     }
@@ -283,5 +306,15 @@ pub enum KnobRange {
         min: Kilohertz,
         /// Highest.
         max: Kilohertz,
+    },
+    /// Parts of the time in which a clock runs: 1 to `parts`.
+    Duty {
+        /// Into how many parts time is cut: 8 or 16.
+        parts: u32,
+    },
+    /// Any non-empty subset of these nodes.
+    Nodes {
+        /// The nodes that the group's parent has.
+        within: CpuSet,
     },
 }

@@ -193,6 +193,8 @@ fn other_settings(now: &Setting, range: &KnobRange) -> Vec<Setting> {
         KnobRange::Frequency { min, max } => {
             vec![Setting::Frequency(*min), Setting::Frequency(*max)]
         }
+        KnobRange::Duty { parts } => vec![Setting::Duty(1), Setting::Duty(*parts)],
+        KnobRange::Nodes { within } => vec![Setting::Nodes(within.first(1))],
     };
     candidates.into_iter().filter(|candidate| candidate != now).collect()
 }

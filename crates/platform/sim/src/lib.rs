@@ -10,6 +10,7 @@
 //!
 //! What is modelled how, and which numbers are calibrated: `docs/experiments/simulator.md`.
 
+pub mod calibrated;
 mod load;
 mod machine;
 mod mask;
@@ -23,9 +24,9 @@ mod world;
 pub use load::Load;
 pub use machine::{
     Allocation, Clock, Distances, LastLevelCache, Machine, MachineError, Memory, PRESETS, Power,
-    Throttle, preset,
+    Steal, Throttle, preset,
 };
 pub use mask::MAX_CPUS;
-pub use scene::{Actuation, Scene, SceneError, Sensing, SimBatch, SimService};
+pub use scene::{Actuation, Flow, Scene, SceneError, Sensing, SimBatch, SimService};
 pub use server::{SimServer, Truth};
 pub use workload::{MissCurve, PROGRAMS, Phase, Program, ProgramError, program};

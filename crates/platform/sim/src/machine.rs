@@ -5,7 +5,7 @@ mod presets;
 mod shape;
 
 pub use presets::{PRESETS, preset};
-pub(crate) use shape::Shape;
+pub(crate) use shape::{CpuPlace, Shape};
 
 use crate::mask::MAX_CPUS;
 use thiserror::Error;
@@ -164,6 +164,19 @@ pub struct Machine {
     pub bus_lock_cycles: f64,
     /// The hypervisor that it runs under.
     pub hypervisor: Option<String>,
+    /// CPU time that the hypervisor gives to others.
+    pub steal: Steal,
+    /// Into how many parts a core's time can be cut by clock modulation, if it can.
+    pub duty_parts: Option<u32>,
+}
+
+/// CPU time that a hypervisor takes from each CPU, now and then.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Steal {
+    /// Share of all time.
+    pub frac: f64,
+    /// How long a CPU is gone at a time, on average (exponential), in seconds.
+    pub span_s: f64,
 }
 
 impl Machine {
@@ -220,6 +233,12 @@ impl Machine {
             (turbo_is_sound(&self.clock), "the turbo table must rise in cores, fall in kHz"),
             (self.power.limit_w > self.power.idle_w, "the power limit is below idle power"),
             (self.power.time_constant_s > 0.0, "the thermal time constant is not positive"),
+            (
+                (0.0..1.0).contains(&self.steal.frac),
+                "the hypervisor takes all or less than nothing",
+            ),
+            (self.steal.frac == 0.0 || self.steal.span_s > 1e-6, "steals take no time"),
+            (self.duty_parts.is_none_or(|p| p == 8 || p == 16), "duty cycles have 8 or 16 parts"),
             (self.distances.torus_columns > 0, "the torus has no column"),
         ];
         checks.iter().find(|(well, _)| !well).map_or(Ok(()), |(_, why)| Err(wrong(why)))

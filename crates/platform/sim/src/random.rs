@@ -7,20 +7,24 @@ use rand_chacha::ChaCha8Rng;
 
 /// One stream of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Stream(ChaCha8Rng);
+pub(crate) struct Stream {
+    bits: ChaCha8Rng,
+    /// Box and Muller make two at once; the other one.
+    spare: Option<f64>,
+}
 
 impl Stream {
     /// The stream `number` of a seed.
     pub(crate) fn new(seed: u64, number: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(number);
-        Self(rng)
+        Self { bits: rng, spare: None }
     }
 
     /// Uniform in (0, 1].
     pub(crate) fn uniform(&mut self) -> f64 {
         // 53 bits, never 0, so that its logarithm exists.
-        ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+        ((self.bits.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     /// Uniform between two values.
@@ -35,8 +39,13 @@ impl Stream {
 
     /// Standard normal (Box and Muller).
     pub(crate) fn normal(&mut self) -> f64 {
+        if let Some(spare) = self.spare.take() {
+            return spare;
+        }
         let radius = libm::sqrt(-2.0 * libm::log(self.uniform()));
-        radius * libm::cos(2.0 * std::f64::consts::PI * self.uniform())
+        let (sin, cos) = libm::sincos(2.0 * std::f64::consts::PI * self.uniform());
+        self.spare = Some(radius * sin);
+        radius * cos
     }
 
     /// Log-normal with this mean and coefficient of variation; the mean itself at 0.

@@ -40,6 +40,9 @@ pub enum SceneError {
         /// What is wrong.
         why: String,
     },
+    /// Pages that would never move.
+    #[error("pages move at a finite rate above 0 bytes/s")]
+    Pages,
     /// A period that cannot be.
     #[error("the tick must lie between 0.1 and 10 ms, not {0:?}")]
     Tick(Duration),
@@ -92,19 +95,36 @@ impl Default for Sensing {
     }
 }
 
+/// What a greedy flow may have below its socket before its thread sleeps (TCP small queues).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flow {
+    /// Bytes, whatever the link.
+    pub bytes: f64,
+    /// Seconds' worth at the link's rate, besides.
+    pub seconds: f64,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self { bytes: crate::calibrated::FLOW_BYTES, seconds: crate::calibrated::FLOW_S }
+    }
+}
+
 /// How long a knob takes to work (S-1). Meanwhile it reads *pending*.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Actuation {
     /// CPU sets.
     pub cpus: Duration,
     /// Cache masks and bandwidth throttles.
     pub cache: Duration,
-    /// Frequencies.
+    /// Frequencies and duty cycles.
     pub frequency: Duration,
     /// Egress ceilings.
     pub egress: Duration,
     /// Weights, quotas, the freezer.
     pub group: Duration,
+    /// Pages moved between nodes, in bytes/s; their memory serves nobody else with it.
+    pub pages_bytes_per_s: f64,
 }
 
 impl Default for Actuation {
@@ -115,6 +135,7 @@ impl Default for Actuation {
             frequency: Duration::from_millis(1),
             egress: Duration::from_millis(300),
             group: Duration::ZERO,
+            pages_bytes_per_s: 1e9,
         }
     }
 }
@@ -136,9 +157,11 @@ pub struct Scene {
     pub sensing: Sensing,
     /// Knobs.
     pub actuation: Actuation,
+    /// Greedy flows.
+    pub flow: Flow,
     /// How often the hardware is looked at anew (S-1: 0.1 to 10 ms).
     pub tick: Duration,
-    /// Whether ticks grow, up to 16 times, while nothing changes.
+    /// Whether ticks grow, up to 32 times, while little changes.
     pub stretch: bool,
     /// Of all randomness.
     pub seed: u64,
@@ -156,6 +179,7 @@ impl Scene {
             programs: Vec::new(),
             sensing: Sensing::default(),
             actuation: Actuation::default(),
+            flow: Flow::default(),
             tick: Duration::from_millis(1),
             stretch: true,
             seed,
@@ -168,6 +192,10 @@ impl Scene {
     /// The first thing found.
     pub fn validate(&self) -> Result<(), SceneError> {
         self.machine.validate()?;
+        if !(self.actuation.pages_bytes_per_s.is_finite() && self.actuation.pages_bytes_per_s > 0.0)
+        {
+            return Err(SceneError::Pages);
+        }
         if self.tick < Duration::from_micros(100) || self.tick > Duration::from_millis(10) {
             return Err(SceneError::Tick(self.tick));
         }

@@ -76,12 +76,20 @@ pub struct Phase {
     pub working_set_bytes: f64,
     /// Misses that overlap (memory-level parallelism), at least 1.
     pub overlap: f64,
+    /// Its speed beside a busy sibling as a share of that alone; none = the machine's usual one.
+    pub smt_speed: Option<f64>,
     /// Switching activity for power; 1 is usual, a power virus has about 2.
     pub activity: f64,
     /// Split locks per second of CPU time.
     pub split_locks_per_s: f64,
     /// Bytes sent per 1000 instructions.
     pub egress_per_ki: f64,
+    /// Bytes that a thread hands over at once; it then sleeps while its socket is full. Infinite =
+    /// it never looks, and what finds no room is lost.
+    pub send_bytes: f64,
+    /// Instructions of each thread from barrier to barrier, at which all threads meet (S-3);
+    /// infinite = there is none.
+    pub barrier_instructions: f64,
 }
 
 impl Default for Phase {
@@ -94,9 +102,12 @@ impl Default for Phase {
             llc_misses: MissCurve::flat(0.0),
             working_set_bytes: 0.0,
             overlap: 1.0,
+            smt_speed: None,
             activity: 1.0,
             split_locks_per_s: 0.0,
             egress_per_ki: 0.0,
+            send_bytes: f64::INFINITY,
+            barrier_instructions: f64::INFINITY,
         }
     }
 }
@@ -144,6 +155,19 @@ impl Program {
 }
 
 impl Phase {
+    /// Instructions of a thread until it comes to a barrier or to a full socket.
+    pub(crate) fn stop_instructions(&self) -> f64 {
+        let sends = self.egress_per_ki > 0.0 && self.send_bytes.is_finite();
+        let burst =
+            if sends { self.send_bytes / self.egress_per_ki * 1000.0 } else { f64::INFINITY };
+        self.barrier_instructions.min(burst)
+    }
+
+    /// Bytes that its threads hand over as they run, without looking whether there is room.
+    pub(crate) fn blind_egress_per_ki(&self) -> f64 {
+        if self.send_bytes.is_finite() { 0.0 } else { self.egress_per_ki }
+    }
+
     fn fault(&self) -> Option<&'static str> {
         let checks = [
             (self.least_s > 0.0 && self.most_s >= self.least_s, "its length is not positive"),
@@ -151,9 +175,12 @@ impl Phase {
             (self.overlap >= 1.0, "overlap is below 1"),
             (self.llc_apki >= self.llc_misses.mpki(0.0), "more misses than accesses of the LLC"),
             (self.working_set_bytes >= 0.0, "the working set is negative"),
+            (self.smt_speed.is_none_or(|s| s > 0.0 && s <= 1.0), "smt_speed is not in 0..1"),
             (self.activity >= 0.0, "activity is negative"),
             (self.split_locks_per_s >= 0.0, "split locks are negative"),
             (self.egress_per_ki >= 0.0, "egress is negative"),
+            (self.send_bytes >= 1.0, "it sends less than a byte at once"),
+            (self.barrier_instructions >= 1.0, "barriers follow each other at once"),
         ];
         checks.iter().find(|(well, _)| !well).map(|(_, why)| *why)
     }

@@ -6,14 +6,19 @@
 //!
 //! Times are nanoseconds; speeds are instructions per nanosecond.
 
+mod agenda;
 mod group;
+mod pages;
+mod pause;
 mod place;
 mod populate;
 mod quota;
 mod sched;
 mod service;
+mod steal;
 mod tick;
 
+use agenda::Agenda;
 pub(crate) use group::{Group, Quota};
 pub(crate) use service::Service;
 
@@ -52,8 +57,15 @@ pub(crate) struct Thread {
     pub(crate) cpu: usize,
     /// Weighted run time in nanoseconds.
     pub(crate) vruntime: f64,
-    /// Instructions to the end of its request or task.
+    /// Instructions to where it stops next: the end of its request or task, a barrier, a full
+    /// socket.
     pub(crate) left: f64,
+    /// Instructions from where it stopped last to where it stops next.
+    lap: f64,
+    /// Instructions to the end of its task from where it stopped last.
+    todo: f64,
+    /// Whether it waits for the others at a barrier.
+    meets: bool,
     pub(crate) queued_at: u64,
     /// When balancing moved it last.
     moved: u64,
@@ -78,6 +90,10 @@ pub(crate) struct CpuState {
     least_vruntime: f64,
     /// The highest frequency that was set, in kHz.
     pub(crate) cap_khz: u64,
+    /// The share of time in which its clock may run.
+    pub(crate) duty: f64,
+    /// Whether the hypervisor runs somebody else on it.
+    stolen: bool,
 }
 
 /// A program at work in a group.
@@ -92,11 +108,21 @@ pub(crate) struct Work {
     service: Option<usize>,
     /// Threads whose work is not done yet.
     pub(crate) unfinished: usize,
+    /// Where its memory lies: (node, share); empty = on the node on which each thread runs.
+    pages: Vec<(usize, f64)>,
+    /// Threads that wait at a barrier.
+    meeting: usize,
 }
 
 /// One program on one LLC domain: how it runs there, and what it did since the last tick.
 #[derive(Clone, Debug, Default)]
 struct Cell {
+    work: usize,
+    domain: usize,
+    /// The state of the hardware for which its costs hold; older ones are worked out when needed.
+    priced: u64,
+    /// Nanoseconds per instruction at the last look, one cycle counted as one.
+    before: f64,
     /// Core cycles per instruction.
     cycles: f64,
     /// Nanoseconds per instruction spent waiting for memory.
@@ -128,15 +154,23 @@ pub(crate) struct World {
     pub(crate) busy_ns: u64,
     /// By work and domain.
     cells: Vec<Cell>,
+    /// Cells in which something ran since the last tick.
+    active: Vec<usize>,
+    /// Counts the states of the hardware.
+    epoch: u64,
     node_load: Vec<f64>,
     link_load: Vec<f64>,
     server_blocked: Vec<f64>,
     socket_units: Vec<f64>,
     socket_busy: Vec<f64>,
-    cpu_next: Vec<u64>,
-    group_next: Vec<u64>,
-    phase_next: Vec<u64>,
-    arrival_next: Vec<u64>,
+    cpu_next: Agenda,
+    group_next: Agenda,
+    phase_next: Agenda,
+    arrival_next: Agenda,
+    /// When sleeping threads wake, by thread.
+    sleep_next: Agenda,
+    /// When the hypervisor takes or gives back a CPU.
+    steal_next: Agenda,
     tick_next: u64,
     ticked: u64,
     tick_len: u64,
@@ -146,12 +180,21 @@ pub(crate) struct World {
     balances: u64,
     slice_ns: u64,
     free: Mask,
+    /// CPUs on which something runs.
+    running: Mask,
     idle_running: Mask,
+    /// CPUs for which somebody waits.
+    crowded: Mask,
     queued: usize,
     pub(crate) waiting_groups: u32,
     waiting_since: u64,
     /// Nanoseconds in which some thread waited for a CPU.
     pub(crate) waited_ns: u64,
+    /// Nanoseconds in which a CPU that had something to run was taken away.
+    pub(crate) stolen_ns: u64,
+    /// Pages on their way.
+    moves: Vec<pages::Move>,
+    steals: Stream,
     random: Stream,
     /// Works that ended since they were last asked for.
     pub(crate) ended: Vec<usize>,
@@ -166,13 +209,14 @@ impl World {
         let top = machine.clock.turbo.first().map_or(machine.clock.base_khz, |t| t.1);
         let cache = CacheState::new(machine.cache.bytes as f64, machine.cache.ways);
         let senders = scene.services.len() + scene.batch.len();
-        let link = |l: &quell_types::LinkSpec| LinkState::new(l.capacity.0, senders);
+        let flow = scene.flow;
+        let link = |l: &quell_types::LinkSpec| LinkState::new(l.capacity.0, senders, flow);
         let mut world = Self {
             now: 0,
             groups: Vec::new(),
             works: Vec::new(),
             threads: Vec::new(),
-            cpus: vec![CpuState { cap_khz: top, ..CpuState::default() }; cpus],
+            cpus: vec![CpuState { cap_khz: top, duty: 1.0, ..CpuState::default() }; cpus],
             services: Vec::new(),
             links: scene.links.iter().map(link).collect(),
             sockets: vec![SocketState::new(&machine.clock, &machine.power); sockets],
@@ -180,29 +224,38 @@ impl World {
             traffic_bytes: 0.0,
             busy_ns: 0,
             cells: Vec::new(),
+            active: Vec::new(),
+            epoch: 1,
             node_load: vec![0.0; machine.nodes()],
             link_load: vec![0.0; sockets],
             server_blocked: vec![0.0; machine.servers as usize],
             socket_units: vec![0.0; sockets],
             socket_busy: vec![0.0; sockets],
-            cpu_next: vec![NEVER; cpus],
-            group_next: Vec::new(),
-            phase_next: Vec::new(),
-            arrival_next: Vec::new(),
+            cpu_next: Agenda::new(cpus),
+            group_next: Agenda::new(0),
+            phase_next: Agenda::new(0),
+            arrival_next: Agenda::new(0),
+            sleep_next: Agenda::new(0),
+            steal_next: Agenda::new(cpus),
             tick_next: tick,
             ticked: 0,
             tick_len: tick,
             tick_min: tick,
-            tick_max: if scene.stretch { 16 * tick } else { tick },
+            tick_max: if scene.stretch { tick::STRETCH * tick } else { tick },
             balanced: 0,
             balances: 0,
             slice_ns: sched::slice_ns(cpus),
             free: (0..cpus).collect(),
+            running: Mask::default(),
             idle_running: Mask::default(),
+            crowded: Mask::default(),
             queued: 0,
             waiting_groups: 0,
             waiting_since: 0,
             waited_ns: 0,
+            stolen_ns: 0,
+            moves: Vec::new(),
+            steals: Stream::new(scene.seed, 2),
             random: Stream::new(scene.seed, 0),
             ended: Vec::new(),
             scratch: tick::Scratch::default(),
@@ -210,6 +263,7 @@ impl World {
             shape,
         };
         world.populate(scene);
+        (0..cpus).for_each(|cpu| world.draw_steal(cpu));
         world
     }
 
@@ -217,15 +271,16 @@ impl World {
         let phase = &self.works[work].program.phases[self.works[work].phase];
         if phase.most_s.is_finite() {
             let seconds = self.random.between(phase.least_s, phase.most_s);
-            self.phase_next[work] = self.now + (seconds * 1e9) as u64;
+            self.phase_next.set(work, self.now + (seconds * 1e9) as u64);
         }
     }
 
     fn next_phase(&mut self, work: usize) {
-        self.phase_next[work] = NEVER;
+        self.phase_next.set(work, NEVER);
         let of = &mut self.works[work];
         of.phase = (of.phase + 1) % of.program.phases.len();
         self.begin_phase(work);
+        self.cut_laps(work);
         self.wake_hardware();
     }
 
@@ -238,48 +293,50 @@ impl World {
     /// Lets time pass.
     pub(crate) fn run_until(&mut self, end: u64) {
         loop {
-            let least = |list: &[u64]| list.iter().copied().fold(NEVER, u64::min);
-            let (cpu, group) = (least(&self.cpu_next), least(&self.group_next));
-            let (phase, arrival) = (least(&self.phase_next), least(&self.arrival_next));
-            let next = cpu.min(group).min(phase).min(arrival).min(self.tick_next);
+            let runs = self.cpu_next.next().min(self.group_next.next());
+            let comes = self.phase_next.next().min(self.arrival_next.next());
+            let outside = self.sleep_next.next().min(self.steal_next.next());
+            let next = runs.min(comes).min(outside).min(self.tick_next);
             if next > end {
                 self.now = end;
                 return;
             }
             self.now = next;
-            self.handle([cpu, group, phase, arrival]);
+            self.handle();
         }
     }
 
-    fn handle(&mut self, [cpu, group, phase, arrival]: [u64; 4]) {
-        let now = self.now;
-        if cpu <= now {
-            (0..self.cpus.len())
-                .filter(|c| self.cpu_next[*c] <= now)
-                .collect::<Mask>()
-                .iter()
-                .for_each(|cpu| self.cpu_event(cpu));
+    /// Everything that is due now, once.
+    fn handle(&mut self) {
+        let (now, mut from) = (self.now, 0);
+        while let Some(cpu) = self.steal_next.due(now, from) {
+            from = cpu + 1;
+            self.steal_or_give_back(cpu);
         }
-        if group <= now {
-            for group in 0..self.groups.len() {
-                if self.group_next[group] <= now {
-                    self.quota_event(group);
-                }
-            }
+        from = 0;
+        while let Some(thread) = self.sleep_next.due(now, from) {
+            from = thread + 1;
+            self.wake_sleeper(thread);
         }
-        if phase <= now {
-            for work in 0..self.works.len() {
-                if self.phase_next[work] <= now {
-                    self.next_phase(work);
-                }
-            }
+        from = 0;
+        while let Some(cpu) = self.cpu_next.due(now, from) {
+            from = cpu + 1;
+            self.cpu_event(cpu);
         }
-        if arrival <= now {
-            for service in 0..self.services.len() {
-                if self.arrival_next[service] <= now {
-                    self.arrive(service);
-                }
-            }
+        from = 0;
+        while let Some(group) = self.group_next.due(now, from) {
+            from = group + 1;
+            self.quota_event(group);
+        }
+        from = 0;
+        while let Some(work) = self.phase_next.due(now, from) {
+            from = work + 1;
+            self.next_phase(work);
+        }
+        from = 0;
+        while let Some(service) = self.arrival_next.due(now, from) {
+            from = service + 1;
+            self.arrive(service);
         }
         if self.tick_next <= now {
             self.tick();
@@ -288,9 +345,8 @@ impl World {
 
     /// Accounts everything up to now, so that counters can be read.
     pub(crate) fn settle_all(&mut self) {
-        for cpu in 0..self.cpus.len() {
-            self.settle(cpu);
-        }
+        let running = self.running;
+        running.iter().for_each(|cpu| self.settle(cpu));
         if self.waiting_groups > 0 {
             self.waited_ns += self.now - self.waiting_since;
         }

@@ -235,3 +235,22 @@ fn a_greedy_sender_inflates_tails_and_a_ceiling_brings_them_back() {
     assert!(sent > 0.75 * 12.5e6 && sent <= 12.5e6 * 1.01, "{sent}");
     server.restore().unwrap();
 }
+
+#[test]
+fn stretches_that_are_stepped_over_change_figures_by_little() {
+    let run = |stretch: bool| {
+        let mut scene = Scene { stretch, ..scene("haswell2") };
+        scene.services = vec![service("search", "xapian", 1.5, 500.0)];
+        scene.batch = (0..7).map(|n| batch(&format!("batch{n}"), &["phased"])).collect();
+        let mut server = SimServer::new(&scene).unwrap();
+        let p95 = latencies(&mut server, "search", 100 * SECOND).quantile(0.95).unwrap();
+        let truth = server.truth();
+        let traffic: f64 = truth.traffic_bytes.values().sum();
+        let work: f64 = truth.instructions.values().sum();
+        [p95, traffic, work]
+    };
+    let (over, each) = (run(true), run(false));
+    for (over, each) in over.iter().zip(&each) {
+        assert!((over / each - 1.0).abs() < 0.05, "{over} against {each}");
+    }
+}

@@ -215,7 +215,9 @@ fn knobs(config: &Checked, machine: &Machine, managed: &CpuSet) -> BTreeMap<Knob
         services.chain(config.batch.iter().map(|b| &b.name)).any(|name| name == tenant)
     };
     let ours = |knob: &Knob| match (knob, knob.tenant()) {
-        (Knob::FrequencyMax { cpu } | Knob::StayAwake { cpu }, _) => managed.contains(*cpu),
+        (Knob::FrequencyMax { cpu } | Knob::DutyCycle { cpu } | Knob::StayAwake { cpu }, _) => {
+            managed.contains(*cpu)
+        }
         (_, Some(tenant)) => named(tenant),
         _ => false,
     };

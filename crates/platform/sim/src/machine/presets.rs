@@ -1,6 +1,8 @@
 //! Machines of the published experiments, and some ordinary ones.
 
-use super::{Allocation, Clock, Distances, LastLevelCache, Machine, Memory, Power, Throttle};
+use super::{
+    Allocation, Clock, Distances, LastLevelCache, Machine, Memory, Power, Steal, Throttle,
+};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -81,6 +83,8 @@ fn xeon(name: &str, model: &str, cores: u32, llc_mib: u64, ways: u32) -> Machine
         power_sensor: true,
         bus_lock_cycles: 1_000.0,
         hypervisor: None,
+        steal: Steal::default(),
+        duty_parts: None,
     }
 }
 
@@ -141,6 +145,7 @@ fn platinum_8163() -> Machine {
         memory: Memory { bytes: 192 * GIB, bytes_per_s: 100e9, ..machine.memory },
         clock: clock(GHZ, 2_500_000, &turbo),
         power: Power { idle_w: 35.0, limit_w: 165.0, core_w: 5.0, ..machine.power },
+        duty_parts: Some(16),
         ..machine
     }
 }

@@ -6,13 +6,14 @@
 //!
 //! # Idea
 //! The cache is cut into *regions*: ways that the same classes may fill. A class inserts into its
-//! regions in proportion to their size. An insertion replaces any line of the region with equal
-//! chance, so in a region of size S with insertions R in all,
-//! `d o_i/dt = r_i - R * o_i / S`: first-order dynamics whose rest point is a share in proportion
-//! to insertions.
+//! regions in proportion to their size, as long as its working set has lines elsewhere. Insertions
+//! fill what is free; in a full region each replaces any line with equal chance, so with a size S
+//! and insertions R in all, `d o_i/dt = r_i - R * o_i / S`: first-order dynamics whose rest point
+//! is a share in proportion to insertions.
 //!
-//! The step is implicit, `o_i' = (o_i + dt r_i) / (1 + dt R / S)`, hence stable for every step and
-//! never over S in sum. Units: bytes, seconds.
+//! The step is implicit: everybody's insertions are added, and if the sum is over S all shrink in
+//! proportion, `o_i' = (o_i + dt r_i) / (1 + dt R / S)`. It is stable for every step and never over
+//! S in sum. Units: bytes, seconds.
 
 /// One region.
 #[derive(Clone, Debug)]
@@ -109,16 +110,16 @@ impl CacheState {
         let mut moved: f64 = 0.0;
         for region in &mut self.regions {
             let size = region.bytes;
-            let into = |i: usize, allowed: bool| {
-                if allowed { inserts[i] * size / rooms[i] } else { 0.0 }
+            // With what comes in; nobody holds more than its part of the working set.
+            let grown = |i: usize, held: f64, allowed: bool| {
+                let into = if allowed { seconds * inserts[i] * size / rooms[i] } else { 0.0 };
+                (held + into).min(held.max(most[i] * size / rooms[i]))
             };
-            let all: f64 = region.allowed.iter().enumerate().map(|(i, a)| into(i, *a)).sum();
-            let shrink = 1.0 / (1.0 + seconds * all / size);
+            let all: f64 =
+                (0..region.held.len()).map(|i| grown(i, region.held[i], region.allowed[i])).sum();
+            let kept = if all > size { size / all } else { 1.0 };
             for (i, held) in region.held.iter_mut().enumerate() {
-                let limit = most[i] * size / rooms[i];
-                let next = (*held + seconds * into(i, region.allowed[i])) * shrink;
-                let next =
-                    if region.allowed[i] { next.min(limit.max(*held * shrink)) } else { next };
+                let next = grown(i, *held, region.allowed[i]) * kept;
                 moved = moved.max((next - *held).abs() / whole);
                 *held = next;
             }
@@ -159,6 +160,15 @@ mod tests {
         let a = cache.add(0xffff);
         settle(&mut cache, &[1e9], &[2.0 * MIB]);
         assert!((cache.held(a) / MIB - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_fits_together_pushes_nobody_out() {
+        let mut cache = CacheState::new(16.0 * MIB, 16);
+        let (a, b) = (cache.add(0xffff), cache.add(0xffff));
+        settle(&mut cache, &[1e8, 1e10], &[5.0 * MIB, 8.0 * MIB]);
+        assert!((cache.held(a) / MIB - 5.0).abs() < 1e-6, "{}", cache.held(a) / MIB);
+        assert!((cache.held(b) / MIB - 8.0).abs() < 1e-6, "{}", cache.held(b) / MIB);
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! then senders are taken to go on as before, and the tick puts right what was taken wrongly.
 //! Units: bytes, seconds; moments in nanoseconds.
 
+use crate::scene::Flow;
+
 /// The buffer of a link without shaping: 1,000 packets of 1,500 bytes, Linux' usual length.
 const BUFFER_BYTES: f64 = 1_500_000.0;
 /// What a packet ahead that has begun to leave costs at the worst: one full packet.
@@ -21,6 +23,8 @@ pub(crate) struct Class {
     pub(crate) ceiling: Option<f64>,
     /// What waits in its own queue.
     waiting: f64,
+    /// Threads that send.
+    flows: Vec<usize>,
     /// Bytes that left.
     pub(crate) sent: f64,
 }
@@ -29,6 +33,7 @@ pub(crate) struct Class {
 #[derive(Clone, Debug)]
 pub(crate) struct LinkState {
     capacity: f64,
+    flow: Flow,
     pub(crate) classes: Vec<Class>,
     /// Bytes in the queue that all unlimited classes share.
     fifo: f64,
@@ -49,9 +54,10 @@ pub(crate) struct LinkState {
 }
 
 impl LinkState {
-    pub(crate) fn new(capacity: f64, classes: usize) -> Self {
+    pub(crate) fn new(capacity: f64, classes: usize, flow: Flow) -> Self {
         Self {
             capacity,
+            flow,
             classes: vec![Class::default(); classes],
             fifo: 0.0,
             flowed: 0,
@@ -62,6 +68,11 @@ impl LinkState {
             drained: 0.0,
             dropped: 0.0,
         }
+    }
+
+    /// Bytes that one flow may have in the queue.
+    fn room(&self) -> f64 {
+        self.flow.bytes + self.flow.seconds * self.capacity
     }
 
     /// Bytes that wait.
@@ -100,6 +111,27 @@ impl LinkState {
         self.fifo += bytes;
         self.classes[class].sent += bytes;
         seconds
+    }
+
+    /// A thread hands bytes over from its socket; answers the seconds until there is room for more
+    /// below it, 0 if there is.
+    pub(crate) fn hand_over(&mut self, now: u64, class: usize, flow: usize, bytes: f64) -> f64 {
+        self.flow(now);
+        let (rest, room) = (self.rest(), self.room());
+        let of = &mut self.classes[class];
+        if !of.flows.contains(&flow) {
+            of.flows.push(flow);
+        }
+        let Some(ceiling) = of.ceiling else {
+            of.sent += bytes;
+            self.fifo += bytes;
+            let free = self.classes.iter().filter(|c| c.ceiling.is_none());
+            let flows = free.map(|c| c.flows.len()).sum::<usize>() as f64;
+            return (self.fifo - flows * room) / rest;
+        };
+        of.waiting += bytes;
+        let left = of.waiting - ceiling * (now - self.looked) as f64 / 1e9;
+        (left - of.flows.len() as f64 * room) / ceiling
     }
 
     /// Ends a span in which each class offered so many bytes beyond its responses.
@@ -167,7 +199,7 @@ mod tests {
 
     /// 100 Mbit/s, a service and a greedy sender.
     fn link() -> LinkState {
-        LinkState::new(12.5e6, 2)
+        LinkState::new(12.5e6, 2, Flow::default())
     }
 
     /// Lets so many milliseconds pass beside the greedy sender, a response in each and a look at

@@ -26,6 +26,7 @@ pub(crate) struct Body {
     pub(crate) traces: Vec<ExperimentTrace>,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) last: u64,
+    pages_bytes_per_s: f64,
 }
 
 impl Body {
@@ -52,6 +53,7 @@ impl Body {
             traces: Vec::new(),
             outcomes: Vec::new(),
             last: 0,
+            pages_bytes_per_s: scene.actuation.pages_bytes_per_s,
             world,
             setup,
             tenants,
@@ -109,9 +111,18 @@ impl Body {
 
     /// Sends a setting on its way.
     pub(crate) fn send(&mut self, knob: &Knob, to: &Setting) {
-        if self.knobs.send(self.world.now, knob, to) {
+        let takes_ns = self.begin_slowly(knob, to);
+        if self.knobs.send(self.world.now, knob, to, takes_ns) {
             self.take_effect(knob, to);
         }
+    }
+
+    /// Begins what takes effect bit by bit; answers how long it will take.
+    fn begin_slowly(&mut self, knob: &Knob, to: &Setting) -> u64 {
+        let (Knob::MemoryNodes { tenant }, Setting::Nodes(nodes)) = (knob, to) else { return 0 };
+        let Ok(group) = self.group(tenant) else { return 0 };
+        let nodes = nodes.iter().map(|node| node as usize).collect();
+        self.world.move_pages(group, nodes, self.pages_bytes_per_s)
     }
 
     /// Sets a knob at once; what was on its way to it is forgotten.
@@ -153,6 +164,15 @@ impl Body {
             (Knob::MemoryBandwidth { domain, .. }, Setting::Percent(percent)) => {
                 world.groups[group].percent[*domain as usize] = *percent;
                 world.wake_hardware();
+            }
+            (Knob::DutyCycle { cpu }, Setting::Duty(parts)) => {
+                let all = world.machine.duty_parts.unwrap_or(*parts);
+                world.cpus[*cpu as usize].duty = f64::from(*parts) / f64::from(all.max(1));
+                world.wake_hardware();
+            }
+            (Knob::MemoryNodes { .. }, Setting::Nodes(nodes)) => {
+                let nodes = nodes.iter().map(|node| node as usize).collect();
+                world.place_pages(group, nodes);
             }
             (Knob::FrequencyMax { cpu }, Setting::Frequency(khz)) => {
                 world.cpus[*cpu as usize].cap_khz = khz.0;

@@ -19,6 +19,8 @@ const LEAST_RATE: f64 = 1_000.0;
 #[derive(Debug)]
 pub(crate) struct KnobTable {
     ranges: BTreeMap<Knob, KnobRange>,
+    /// How they read: a knob with something on its way to it reads *pending*.
+    shown: BTreeMap<Knob, Reading<Setting>>,
     standing: BTreeMap<Knob, Setting>,
     pending: Vec<(u64, Knob, Setting)>,
     actuation: Actuation,
@@ -47,8 +49,15 @@ impl KnobTable {
             let cpus = setup.managed_cpus.iter().map(|cpu| Knob::FrequencyMax { cpu });
             ranges.extend(cpus.map(|knob| (knob, KnobRange::Frequency { min, max })));
         }
-        let standing = ranges.iter().map(|(knob, r)| (knob.clone(), first(knob, r))).collect();
-        Self { ranges, standing, pending: Vec::new(), actuation, classes: BTreeSet::new() }
+        if let Some(parts) = machine.duty_parts {
+            let cpus = setup.managed_cpus.iter().map(|cpu| Knob::DutyCycle { cpu });
+            ranges.extend(cpus.map(|knob| (knob, KnobRange::Duty { parts })));
+        }
+        let standing: BTreeMap<Knob, Setting> =
+            ranges.iter().map(|(knob, r)| (knob.clone(), first(knob, r))).collect();
+        let shown = standing.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect();
+        let (pending, classes) = (Vec::new(), BTreeSet::new());
+        Self { ranges, shown, standing, pending, actuation, classes }
     }
 
     pub(crate) fn ranges(&self) -> BTreeMap<Knob, KnobRange> {
@@ -62,12 +71,15 @@ impl KnobTable {
 
     /// How all knobs read.
     pub(crate) fn read(&self) -> BTreeMap<Knob, Reading<Setting>> {
-        let mut all: BTreeMap<Knob, Reading<Setting>> =
-            self.standing.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect();
-        for (_, knob, _) in &self.pending {
-            all.insert(knob.clone(), Err(Gap::Pending));
-        }
-        all
+        self.shown.clone()
+    }
+
+    /// Shows a knob as it stands, or as pending.
+    fn show(&mut self, knob: &Knob) {
+        let pending = self.pending.iter().any(|(_, k, _)| k == knob);
+        let Some(standing) = self.standing.get(knob) else { return };
+        let reading = if pending { Err(Gap::Pending) } else { Ok(standing.clone()) };
+        self.shown.insert(knob.clone(), reading);
     }
 
     /// Whether the machine takes this setting, in the manner of the kernel.
@@ -90,17 +102,20 @@ impl KnobTable {
     }
 
     /// Sends a checked setting on its way; true if it takes effect at once.
-    pub(crate) fn send(&mut self, now: u64, knob: &Knob, to: &Setting) -> bool {
+    ///
+    /// `takes_ns` is the time that this change takes beside what such a knob always takes.
+    pub(crate) fn send(&mut self, now: u64, knob: &Knob, to: &Setting, takes_ns: u64) -> bool {
         if let Some(tenant) = knob.tenant().filter(|_| is_of_class(knob)) {
             self.classes.insert(tenant.clone());
         }
-        let delay = self.delay_ns(knob);
+        let delay = self.delay_ns(knob) + takes_ns;
         if delay == 0 && self.standing.get(knob) != Some(to) {
             self.settle(knob, to);
             return true;
         }
         if delay > 0 {
             self.pending.push((now + delay, knob.clone(), to.clone()));
+            self.show(knob);
         }
         false
     }
@@ -110,7 +125,7 @@ impl KnobTable {
         let delay = match knob {
             Knob::Cpus { .. } => of.cpus,
             Knob::LlcWays { .. } | Knob::MemoryBandwidth { .. } => of.cache,
-            Knob::FrequencyMax { .. } => of.frequency,
+            Knob::FrequencyMax { .. } | Knob::DutyCycle { .. } => of.frequency,
             Knob::EgressCeiling { .. } => of.egress,
             _ => of.group,
         };
@@ -131,15 +146,19 @@ impl KnobTable {
 
     pub(crate) fn settle(&mut self, knob: &Knob, to: &Setting) {
         self.standing.insert(knob.clone(), to.clone());
+        self.show(knob);
     }
 
     pub(crate) fn forget_pending(&mut self, knob: &Knob) {
         self.pending.retain(|(_, k, _)| k != knob);
+        self.show(knob);
     }
 
     pub(crate) fn forget_all_pending(&mut self) {
-        self.pending.clear();
         self.classes.clear();
+        for (_, knob, _) in std::mem::take(&mut self.pending) {
+            self.show(&knob);
+        }
     }
 }
 
@@ -160,6 +179,10 @@ fn group_ranges(setup: &Setup, name: &Tenant, is_batch: bool) -> Vec<(Knob, Knob
         (Knob::Cpus { tenant: tenant() }, KnobRange::Cpus { within, exclusive: false }),
         (Knob::CpuWeight { tenant: tenant() }, KnobRange::Weight { min: 1, max: 10_000 }),
     ];
+    if setup.topology.nodes.len() > 1 {
+        let within = setup.topology.nodes.iter().map(|node| node.id).collect();
+        all.push((Knob::MemoryNodes { tenant: tenant() }, KnobRange::Nodes { within }));
+    }
     if is_batch {
         let bandwidth = KnobRange::Bandwidth {
             min_quota_us: LEAST_QUOTA_US,
@@ -207,6 +230,8 @@ fn first(knob: &Knob, range: &KnobRange) -> Setting {
         KnobRange::Rate { .. } => Setting::Rate(None),
         KnobRange::Ways { full, .. } => Setting::Ways(*full),
         KnobRange::Percent { .. } => Setting::Percent(100),
+        KnobRange::Duty { parts } => Setting::Duty(*parts),
+        KnobRange::Nodes { within } => Setting::Nodes(within.clone()),
         KnobRange::Frequency { max, .. } => {
             debug_assert!(matches!(knob, Knob::FrequencyMax { .. }));
             Setting::Frequency(*max)
@@ -239,6 +264,10 @@ fn fits(range: &KnobRange, to: &Setting) -> bool {
         }
         (KnobRange::Frequency { min, max }, Setting::Frequency(khz)) => {
             (min.0..=max.0).contains(&khz.0)
+        }
+        (KnobRange::Duty { parts }, Setting::Duty(on)) => (1..=*parts).contains(on),
+        (KnobRange::Nodes { within }, Setting::Nodes(set)) => {
+            !set.is_empty() && set.is_subset(within)
         }
         _ => false,
     }

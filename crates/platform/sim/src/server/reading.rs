@@ -4,7 +4,7 @@ use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
     BandwidthReading, CpuTimes, Gap, HostReading, Link, LinkReading, Pressure, Reading,
-    RequestReading, Sample, Tenant, TenantReading, Throttling, Time,
+    RequestReading, Sample, Tenant, TenantReading, Throttling, Time, Watts,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,17 +52,23 @@ impl Body {
         }
         let world = &self.world;
         let all = world.now * world.cpus.len() as u64;
-        let cpu = CpuTimes { busy_ns: world.busy_ns, idle_ns: all - world.busy_ns, steal_ns: 0 };
+        let cpu = CpuTimes {
+            busy_ns: world.busy_ns,
+            idle_ns: all - world.busy_ns - world.stolen_ns,
+            steal_ns: world.stolen_ns,
+        };
         let pressure = Pressure { cpu_some_ns: world.waited_ns, ..Pressure::default() };
         let bytes = self.monitored().map(|s| BandwidthReading { bytes: s.host_bytes as u64 });
         HostReading {
             cpu: Ok(cpu),
             pressure: Ok(pressure),
             memory: bytes,
-            power: self.powered(world.machine.power_sensor, "power").map(|s| s.watts.clone()),
+            power: self
+                .powered(world.machine.power_sensor, "power")
+                .map(|s| (0..).zip(s.watts.iter().map(|w| Watts(*w))).collect()),
             frequency_khz: self
                 .powered(world.machine.clock.controllable, "frequency")
-                .map(|s| s.khz.clone()),
+                .map(|s| (0..).zip(s.khz.iter().copied()).collect()),
         }
     }
 

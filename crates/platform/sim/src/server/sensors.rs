@@ -1,10 +1,11 @@
 //! Hardware sensors: noisy, periodic, late (S-1).
 
+use crate::machine::CpuPlace;
 use crate::random::Stream;
 use crate::scene::{Scene, Sensing};
-use crate::world::World;
-use quell_types::{Gap, Reading, Watts};
-use std::collections::{BTreeMap, VecDeque};
+use crate::world::{CpuState, World};
+use quell_types::{Gap, Reading};
+use std::collections::VecDeque;
 
 /// What all sensors said at one moment.
 #[derive(Clone, Debug, Default)]
@@ -13,8 +14,8 @@ pub(crate) struct Latched {
     pub(crate) host_bytes: f64,
     pub(crate) group_bytes: Vec<f64>,
     pub(crate) llc_bytes: Vec<f64>,
-    pub(crate) watts: BTreeMap<u32, Watts>,
-    pub(crate) khz: BTreeMap<u32, u64>,
+    pub(crate) watts: Vec<f64>,
+    pub(crate) khz: Vec<u64>,
 }
 
 /// All sensors.
@@ -49,25 +50,21 @@ impl Sensors {
     /// Takes new values. Counters grow by what was really added, with noise, so they never fall.
     pub(crate) fn take(&mut self, world: &World) {
         self.next = world.now + (self.sensing.period.as_nanos() as u64).max(100_000);
-        let before = self.taken.back().cloned().unwrap_or_default();
+        let before = self.taken.back();
         let mut now = Latched { at: world.now, ..Latched::default() };
         let noise = self.sensing.noise_frac;
         for (index, group) in world.groups.iter().enumerate() {
             let added = (group.traffic_bytes - self.seen[index]) * self.random.noise(noise);
             self.seen[index] = group.traffic_bytes;
-            let last = before.group_bytes.get(index).copied().unwrap_or(0.0);
+            let last = before.and_then(|b| b.group_bytes.get(index)).copied().unwrap_or(0.0);
             now.group_bytes.push(last + added);
             now.llc_bytes.push(world.held_by(index) * self.random.noise(noise));
         }
         now.host_bytes = now.group_bytes.iter().sum();
-        for (index, socket) in world.sockets.iter().enumerate() {
-            let watts = Watts(socket.watts * self.random.noise(noise));
-            now.watts.insert(index as u32, watts);
-        }
-        for (index, cpu) in world.cpus.iter().enumerate() {
-            let socket = &world.sockets[world.shape.cpus[index].socket];
-            now.khz.insert(index as u32, socket.khz.min(cpu.cap_khz));
-        }
+        now.watts.extend(world.sockets.iter().map(|s| s.watts * self.random.noise(noise)));
+        let khz =
+            |(cpu, place): (&CpuState, &CpuPlace)| world.sockets[place.socket].khz.min(cpu.cap_khz);
+        now.khz.extend(world.cpus.iter().zip(&world.shape.cpus).map(khz));
         self.taken.push_back(now);
         let visible = world.now.saturating_sub(self.sensing.delay.as_nanos() as u64);
         while self.taken.get(1).is_some_and(|next| next.at <= visible) {

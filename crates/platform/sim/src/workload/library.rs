@@ -4,6 +4,7 @@
 //! (`docs/experiments/simulator.md`).
 
 use super::{MissCurve, Phase, Program};
+use crate::calibrated;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -46,12 +47,18 @@ fn integer() -> Program {
     of("integer", MIB, Phase { base_cpi: 0.5, ..Phase::default() })
 }
 
+/// What a sweep must find of its array to hit at all: whatever comes round in a circle is evicted
+/// just before it is needed again, if a little of it is missing (assumed: caches that replace
+/// about the least recently used).
+const HELD: f64 = 0.8;
+
 /// A sweep over an array of `bytes`, one access a line.
 fn sweep(bytes: f64) -> Phase {
+    let cliff = MissCurve::new(&[(HELD * bytes, 120.0), (bytes.max(1.0), 0.0)]);
     Phase {
         base_cpi: 0.6,
         llc_apki: 120.0,
-        llc_misses: MissCurve::linear(bytes, 120.0, 0.0),
+        llc_misses: cliff.unwrap_or_else(|| MissCurve::flat(120.0)),
         working_set_bytes: bytes,
         overlap: 6.0,
         activity: 0.9,
@@ -88,9 +95,16 @@ fn power_virus() -> Program {
     of("power-virus", MIB, Phase { base_cpi: 0.3, activity: 2.0, ..Phase::default() })
 }
 
-/// One flow that sends as fast as its CPU lets it: some GB/s.
+/// One flow that sends as fast as its CPU and its socket let it: some GB/s, in the 128 KiB that
+/// iperf hands over at once.
 fn iperf() -> Program {
-    let phase = Phase { base_cpi: 1.0, llc_apki: 2.0, egress_per_ki: 2_000.0, ..Phase::default() };
+    let phase = Phase {
+        base_cpi: 1.0,
+        llc_apki: 2.0,
+        egress_per_ki: 2_000.0,
+        send_bytes: 131_072.0,
+        ..Phase::default()
+    };
     of("iperf", 4.0 * MIB, phase)
 }
 
@@ -124,12 +138,12 @@ fn search() -> Program {
     served("search", 0.8, 6.0 * MIB, 8.0, 0.2)
 }
 
-/// TailBench's xapian: a small hot set (T-7).
+/// TailBench's xapian, as calibrated.
 fn xapian() -> Program {
-    served("xapian", 0.8, 4.0 * MIB, 8.0, 0.2)
+    calibrated::XAPIAN.program()
 }
 
-/// TailBench's silo: transactions in memory.
+/// TailBench's silo, as calibrated.
 fn silo() -> Program {
-    served("silo", 0.9, 12.0 * MIB, 6.0, 1.5)
+    calibrated::SILO.program()
 }

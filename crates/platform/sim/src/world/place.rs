@@ -61,8 +61,10 @@ impl World {
             let thread = thread.or_else(|| queue.iter().find(|t| may(t)))?;
             Some((near.contains(from), queue.len(), *thread))
         };
-        let best = (0..self.cpus.len())
-            .filter(|from| *from != cpu && !self.cpus[*from].queue.is_empty())
+        let best = self
+            .crowded
+            .iter()
+            .filter(|from| *from != cpu)
             .filter_map(candidate)
             .max_by_key(|(near, length, _)| (*near, *length));
         if let Some((_, _, thread)) = best {
@@ -78,7 +80,8 @@ impl World {
         self.balanced = self.now;
         self.balances += 1;
         let mut filled = Mask::default();
-        for from in 0..self.cpus.len() {
+        let crowded = self.crowded;
+        for from in crowded.iter() {
             // Whoever has just been given a thread would give it back.
             if filled.contains(from) {
                 continue;

@@ -1,6 +1,6 @@
 //! Groups, services and programs join and leave.
 
-use super::{Cell, Group, NEVER, Service, State, Thread, Work, World};
+use super::{Cell, Group, NEVER, Service, State, Thread, Work, World, pages};
 use crate::random::Stream;
 use crate::scene::{Scene, SimService};
 use crate::workload::Program;
@@ -29,7 +29,7 @@ impl World {
         let domains = self.machine.domains();
         let all = (0..self.machine.cpus()).collect();
         self.groups.push(Group::new(all, full, domains, links));
-        self.group_next.push(NEVER);
+        self.group_next.push();
         self.groups.len() - 1
     }
 
@@ -39,7 +39,7 @@ impl World {
         let work = self.add_work(group, &program, Some(number));
         let idle = self.works[work].threads.clone();
         self.services.push(Service::new(service, group, idle, random));
-        self.arrival_next.push(0);
+        self.arrival_next.push();
         self.draw_arrival(number);
     }
 
@@ -58,6 +58,8 @@ impl World {
             threads: Vec::new(),
             service,
             unfinished: program.threads as usize,
+            pages: pages::even(program.memory_nodes.iter().map(|node| *node as usize)),
+            meeting: 0,
         });
         self.begin_phase(work);
         self.hardware();
@@ -79,7 +81,10 @@ impl World {
         let (group, domains) = (work.group, self.caches.len());
         if let Some(slot) = self.works.iter().position(|old| !old.alive) {
             self.works[slot] = work;
-            self.cells[slot * domains..][..domains].fill(Cell::default());
+            for (domain, cell) in self.cells[slot * domains..][..domains].iter_mut().enumerate() {
+                *cell = Cell { work: slot, domain, ..Cell::default() };
+            }
+            self.active.retain(|cell| cell / domains != slot);
             for (domain, cache) in self.caches.iter_mut().enumerate() {
                 cache.set_mask(slot, self.groups[group].ways[domain]);
             }
@@ -89,8 +94,9 @@ impl World {
             cache.add(self.groups[group].ways[domain]);
         }
         self.works.push(work);
-        self.cells.extend(vec![Cell::default(); domains]);
-        self.phase_next.push(NEVER);
+        let work = self.works.len() - 1;
+        self.cells.extend((0..domains).map(|domain| Cell { work, domain, ..Cell::default() }));
+        self.phase_next.push();
         self.works.len() - 1
     }
 
@@ -107,13 +113,19 @@ impl World {
 
     fn add_thread(&mut self, work: usize, group: usize, left: f64) -> usize {
         let thread = self.threads.len();
+        let of = &self.works[work];
+        let lap = of.program.phases[of.phase].stop_instructions();
+        self.sleep_next.push();
         self.threads.push(Thread {
             work,
             group,
             state: State::Blocked,
             cpu: self.groups[group].cpus.first().unwrap_or(0),
             vruntime: 0.0,
-            left,
+            left: left.min(lap),
+            lap: left.min(lap),
+            todo: left,
+            meets: false,
             queued_at: self.now,
             moved: 0,
             arrived: 0,
@@ -128,11 +140,13 @@ impl World {
         let threads = std::mem::take(&mut self.works[work].threads);
         for thread in threads {
             self.block(thread);
+            self.sleep_next.set(thread, NEVER);
             let group = self.threads[thread].group;
             self.groups[group].threads.retain(|t| *t != thread);
         }
         self.works[work].alive = false;
-        self.phase_next[work] = NEVER;
+        self.forget_moves(work);
+        self.phase_next.set(work, NEVER);
         self.caches.iter_mut().for_each(|cache| cache.clear(work));
         self.wake_hardware();
     }

@@ -49,7 +49,7 @@ impl World {
     /// When the pool is spent, or filled up again.
     pub(super) fn plan_quota(&mut self, group: usize) {
         let of = &self.groups[group];
-        self.group_next[group] = match of.quota {
+        let next = match of.quota {
             None => NEVER,
             Some(quota) if of.running == 0 || quota.throttled_since.is_some() => quota.refill,
             Some(quota) => {
@@ -57,6 +57,7 @@ impl World {
                 quota.refill.min(self.now + left)
             }
         };
+        self.group_next.set(group, next);
     }
 
     pub(super) fn quota_event(&mut self, group: usize) {

@@ -32,6 +32,10 @@ impl World {
         if passed == 0 {
             return;
         }
+        if state.stolen {
+            self.stolen_ns += passed;
+            return;
+        }
         let span = passed as f64;
         let instructions = span * state.speed;
         let thread = &mut self.threads[running];
@@ -42,7 +46,11 @@ impl World {
         group.cpu_ns += passed;
         group.instructions += instructions;
         self.busy_ns += passed;
-        let cell = &mut self.cells[thread.work * self.caches.len() + place.domain];
+        let index = thread.work * self.caches.len() + place.domain;
+        let cell = &mut self.cells[index];
+        if cell.ran_ns == 0.0 {
+            self.active.push(index);
+        }
         cell.ran_ns += span;
         cell.effective_ns += span * state.factor;
         cell.ghz_ns += span * state.ghz;
@@ -54,21 +62,33 @@ impl World {
     /// Works out a CPU's speed and its next event anew.
     pub(super) fn refresh(&mut self, cpu: usize) {
         let place = self.shape.cpus[cpu];
-        let busy = |other: usize| self.cpus[other].current.is_some();
-        let shared = place.sibling.is_some_and(busy);
-        let factor = place.speed * if shared { self.machine.smt_speed } else { 1.0 };
-        let socket = &self.sockets[place.socket];
-        let ghz = socket.khz.min(self.cpus[cpu].cap_khz) as f64 / 1e6;
-        let state = &mut self.cpus[cpu];
-        let Some(running) = state.current else {
-            self.cpu_next[cpu] = NEVER;
+        let Some(running) = self.cpus[cpu].current else {
+            self.cpu_next.set(cpu, NEVER);
             return;
         };
-        let thread = &self.threads[running];
-        let cell = &self.cells[thread.work * self.caches.len() + place.domain];
+        let busy = |other: usize| self.cpus[other].current.is_some();
+        let shared = place.sibling.is_some_and(busy);
+        // A core runs at the highest duty that any of its threads is set to.
+        let sibling = place.sibling.map_or(0.0, |other| self.cpus[other].duty);
+        let duty = self.cpus[cpu].duty.max(sibling);
+        let index = self.threads[running].work * self.caches.len() + place.domain;
+        if self.cells[index].priced != self.epoch {
+            self.price(index);
+        }
+        let (thread, cell, state) =
+            (&self.threads[running], &self.cells[index], &mut self.cpus[cpu]);
         let work = &self.works[thread.work];
-        let activity = work.program.phases[work.phase].activity;
+        let phase = &work.program.phases[work.phase];
+        let activity = phase.activity;
+        let beside = phase.smt_speed.unwrap_or(self.machine.smt_speed);
+        let factor = place.speed * duty * if shared { beside } else { 1.0 };
+        let socket = &self.sockets[place.socket];
+        let ghz = socket.khz.min(state.cap_khz) as f64 / 1e6;
         let base = self.machine.clock.base_khz as f64 / 1e6;
+        if state.stolen {
+            self.cpu_next.set(cpu, NEVER);
+            return;
+        }
         state.factor = factor;
         state.ghz = ghz;
         state.speed = factor / (cell.cycles / ghz + cell.waiting_ns);
@@ -78,14 +98,14 @@ impl World {
             let wait = libm::ceil((thread.left / state.speed).max(0.0)) as u64;
             next = next.min(self.now.saturating_add(wait.max(1)));
         }
-        self.cpu_next[cpu] = next.max(self.now);
+        self.cpu_next.set(cpu, next.max(self.now));
     }
 
     /// A request or task is done, or a slice is over.
     pub(super) fn cpu_event(&mut self, cpu: usize) {
         self.settle(cpu);
         let Some(running) = self.cpus[cpu].current else {
-            self.cpu_next[cpu] = NEVER;
+            self.cpu_next.set(cpu, NEVER);
             return;
         };
         if self.threads[running].left <= 0.0 {
@@ -114,13 +134,7 @@ impl World {
         if let Some(service) = self.works[work].service {
             return self.answer(service, thread);
         }
-        self.threads[thread].left = f64::INFINITY;
-        self.block(thread);
-        self.works[work].unfinished -= 1;
-        if self.works[work].unfinished == 0 {
-            self.end_work(work);
-            self.ended.push(work);
-        }
+        self.lap_done(work, thread);
     }
 
     /// Puts a thread on a free CPU.
@@ -138,6 +152,7 @@ impl World {
         state.since = self.now;
         state.slice_end = at_tick(self.now + self.slice_ns);
         state.least_vruntime = floor.max(self.threads[thread].vruntime);
+        self.running.insert(cpu);
         self.plan_quota(group);
         self.mark(cpu);
         self.refresh(cpu);
@@ -153,7 +168,8 @@ impl World {
         self.groups[group].running -= 1;
         self.plan_quota(group);
         self.cpus[cpu].current = None;
-        self.cpu_next[cpu] = NEVER;
+        self.running.remove(cpu);
+        self.cpu_next.set(cpu, NEVER);
         self.mark(cpu);
         self.respeed_sibling(cpu);
     }
@@ -177,6 +193,11 @@ impl World {
         }
         let is_idle = |t: usize| self.groups[self.threads[t].group].idle;
         let only_idle = state.current.is_some_and(is_idle);
+        if state.queue.is_empty() {
+            self.crowded.remove(cpu)
+        } else {
+            self.crowded.insert(cpu)
+        }
         if only_idle { self.idle_running.insert(cpu) } else { self.idle_running.remove(cpu) }
     }
 
@@ -274,6 +295,11 @@ impl World {
         let vruntime = (self.threads[thread].vruntime + moved).max(floor - credit);
         self.threads[thread].vruntime = vruntime;
         self.groups[group].runnable += 1;
+        if self.free.contains(cpu) {
+            self.threads[thread].cpu = cpu;
+            self.threads[thread].queued_at = self.now;
+            return self.put_on(cpu, thread);
+        }
         self.queue_up(cpu, thread);
         self.contend(cpu, thread);
     }

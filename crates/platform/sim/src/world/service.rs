@@ -77,7 +77,8 @@ impl World {
         let rate = of.load.rate(self.now as f64 / 1e9);
         let gap = if rate > 0.0 { of.random.exponential(1.0 / rate) } else { f64::INFINITY };
         of.comes = gap <= LOOK_S;
-        self.arrival_next[service] = self.now + ((gap.min(LOOK_S) * 1e9) as u64).max(1);
+        let gap_ns = ((gap.min(LOOK_S) * 1e9) as u64).max(1);
+        self.arrival_next.set(service, self.now + gap_ns);
     }
 
     pub(super) fn arrive(&mut self, service: usize) {

@@ -1,16 +1,23 @@
 //! The hardware, solved anew from what ran since the last tick (S-4 to S-8).
 
-use super::{Cell, World};
+use super::{Cell, Work, World};
 use crate::model::memory::{Demand, queueing, utilisation};
+use crate::workload::Phase;
 
 /// Bytes of a cache line.
 const LINE: f64 = 64.0;
-/// Speeds and occupancies that changed by less than this share in a tick count as unchanged.
-const STILL: f64 = 0.005;
+/// Ticks grow while no cost of a running program and no occupancy changes by more than this share
+/// in one, so costs within a tick are right within half of it, or so.
+const STILL: f64 = 0.01;
+/// Ticks shrink where something changes by more than this share in one.
+const MOVING: f64 = 0.02;
 /// The most of all time that bus locks can block (S-6).
 const MOST_BLOCKED: f64 = 0.95;
 /// Rounds of solving nodes one after the other, where memory is remote.
 const ROUNDS: usize = 3;
+
+/// Ticks grow up to this many times while nothing changes.
+pub(super) const STRETCH: u64 = 32;
 
 /// Buffers that live from tick to tick.
 #[derive(Clone, Debug, Default)]
@@ -19,16 +26,12 @@ pub(crate) struct Scratch {
     most: Vec<f64>,
     demands: Vec<Demand>,
     offered: Vec<f64>,
-    costs: Vec<f64>,
 }
 
 impl World {
     pub(super) fn tick(&mut self) {
-        for cpu in 0..self.cpus.len() {
-            if self.cpus[cpu].current.is_some() {
-                self.settle(cpu);
-            }
-        }
+        let running = self.running;
+        running.iter().for_each(|cpu| self.settle(cpu));
         let span_ns = (self.now - self.ticked) as f64;
         self.ticked = self.now;
         let mut moved = 0.0f64;
@@ -38,66 +41,82 @@ impl World {
             self.step_locks(span_ns);
             moved = moved.max(self.step_sockets(span_ns));
             self.step_links();
+            self.step_pages(span_ns);
         }
+        self.epoch += 1;
         moved = moved.max(self.solve(span_ns));
-        self.cells.iter_mut().for_each(Cell::begin);
-        for cpu in 0..self.cpus.len() {
-            if self.cpus[cpu].current.is_some() {
-                self.refresh(cpu);
-            }
+        while let Some(index) = self.active.pop() {
+            self.cells[index].begin();
         }
+        running.iter().for_each(|cpu| self.refresh(cpu));
         self.balance();
-        let longer = (2 * self.tick_len).min(self.tick_max);
-        self.tick_len = if moved < STILL { longer } else { self.tick_min };
+        self.tick_len = match moved {
+            still if still < STILL => (2 * self.tick_len).min(self.tick_max),
+            moving if moving < MOVING => self.tick_len,
+            _ => (self.tick_len / 2).max(self.tick_min),
+        };
         self.tick_next = self.now + self.tick_len;
     }
 
-    /// Costs of all programs as the hardware stands, without letting time pass.
+    /// The hardware is another: all costs are worked out anew when they are needed.
     pub(super) fn hardware(&mut self) {
-        self.solve(0.0);
+        self.epoch += 1;
         self.wake_hardware();
     }
 
+    /// The phase in which a cell's program is.
+    fn phase_of(&self, cell: &Cell) -> &Phase {
+        let work = &self.works[cell.work];
+        &work.program.phases[work.phase]
+    }
+
     fn count_traffic(&mut self) {
-        let domains = self.caches.len();
-        for (index, cell) in self.cells.iter().enumerate() {
-            if cell.instructions > 0.0 {
-                let work = &self.works[index / domains];
-                let group = &mut self.groups[work.group];
-                let bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
-                group.traffic_bytes += bytes;
-                self.traffic_bytes += bytes;
-            }
+        for index in &self.active {
+            let cell = &self.cells[*index];
+            let bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
+            self.groups[self.works[cell.work].group].traffic_bytes += bytes;
+            self.traffic_bytes += bytes;
         }
     }
 
-    /// Lets occupancies follow insertions; answers the largest change.
+    /// Lets occupancies follow insertions; answers the largest change. Where nobody inserts,
+    /// nothing changes.
     fn step_caches(&mut self, seconds: f64) -> f64 {
-        let domains = self.caches.len();
         let mut moved = 0.0f64;
+        let mut inserts = std::mem::take(&mut self.scratch.inserts);
+        let mut most = std::mem::take(&mut self.scratch.most);
+        most.clear();
+        let set = |work: &Work| work.program.phases[work.phase].working_set_bytes;
+        most.extend(self.works.iter().map(set));
         for (domain, cache) in self.caches.iter_mut().enumerate() {
-            self.scratch.inserts.clear();
-            self.scratch.most.clear();
-            for (index, work) in self.works.iter().enumerate() {
-                let cell = &self.cells[index * domains + domain];
-                let bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
-                self.scratch.inserts.push(bytes / seconds);
-                self.scratch.most.push(work.program.phases[work.phase].working_set_bytes);
+            inserts.clear();
+            inserts.resize(self.works.len(), 0.0);
+            let here = self.active.iter().map(|index| &self.cells[*index]);
+            let mut any = false;
+            for cell in here.filter(|cell| cell.domain == domain) {
+                inserts[cell.work] = cell.instructions * cell.mpki / 1000.0 * LINE / seconds;
+                any = true;
             }
-            moved = moved.max(cache.step(seconds, &self.scratch.inserts, &self.scratch.most));
+            if any {
+                moved = moved.max(cache.step(seconds, &inserts, &most));
+            }
         }
+        (self.scratch.inserts, self.scratch.most) = (inserts, most);
         moved
+    }
+
+    fn socket_of(&self, domain: usize) -> usize {
+        self.shape.node_socket[self.shape.domain_node[domain]]
     }
 
     /// The share of time in which bus locks block each server's memory (S-6).
     fn step_locks(&mut self, span_ns: f64) {
-        let domains = self.caches.len();
         self.server_blocked.fill(0.0);
-        for (index, cell) in self.cells.iter().enumerate() {
-            let work = &self.works[index / domains];
-            let locks = work.program.phases[work.phase].split_locks_per_s;
-            if locks > 0.0 && cell.ran_ns > 0.0 {
-                let socket = self.shape.node_socket[self.shape.domain_node[index % domains]];
+        for index in 0..self.active.len() {
+            let cell = &self.cells[self.active[index]];
+            let locks = self.phase_of(cell).split_locks_per_s;
+            if locks > 0.0 {
+                let socket = self.socket_of(cell.domain);
                 let rate_per_ns = locks / 1e9 * cell.ran_ns / span_ns;
                 let hold_ns = self.machine.bus_lock_cycles / self.sockets[socket].ghz();
                 self.server_blocked[self.shape.socket_server[socket]] += rate_per_ns * hold_ns;
@@ -124,14 +143,13 @@ impl World {
     }
 
     fn step_links(&mut self) {
-        let domains = self.caches.len();
         let mut offered = std::mem::take(&mut self.scratch.offered);
         offered.clear();
         offered.resize(self.groups.len(), 0.0);
-        for (index, cell) in self.cells.iter().enumerate() {
-            let work = &self.works[index / domains];
-            let egress = work.program.phases[work.phase].egress_per_ki;
-            offered[work.group] += cell.instructions / 1000.0 * egress;
+        for index in 0..self.active.len() {
+            let cell = &self.cells[self.active[index]];
+            let egress = self.phase_of(cell).blind_egress_per_ki();
+            offered[self.works[cell.work].group] += cell.instructions / 1000.0 * egress;
         }
         for (group, bytes) in self.groups.iter_mut().zip(&offered) {
             if group.links.is_empty() {
@@ -147,58 +165,68 @@ impl World {
         self.scratch.offered = offered;
     }
 
-    /// Cycles and waits of every program on every domain, with memory controllers loaded by what
-    /// ran; answers the largest change of a cost.
+    /// Cycles and waits of what ran, with memory controllers loaded by it; answers the largest
+    /// change of a cost.
     fn solve(&mut self, span_ns: f64) -> f64 {
-        self.cost_of_cores();
-        let remote = self.works.iter().any(|w| !w.program.memory_nodes.is_empty());
+        let active = std::mem::take(&mut self.active);
+        for index in &active {
+            self.cost_of_core(*index);
+        }
+        let remote = active.iter().any(|i| !self.works[self.cells[*i].work].pages.is_empty());
         for _ in 0..if remote { ROUNDS } else { 1 } {
             if span_ns > 0.0 {
                 for node in 0..self.node_load.len() {
-                    self.load_node(node, span_ns);
+                    self.load_node(&active, node, span_ns);
                 }
-                self.load_links(span_ns);
+                self.load_links(&active, span_ns);
             }
-            self.cost_of_memory();
+            for index in &active {
+                self.cost_of_memory(*index);
+            }
         }
-        self.change_of_costs()
+        let mut moved = 0.0f64;
+        for index in &active {
+            let cell = &mut self.cells[*index];
+            let cost = cell.cycles + cell.waiting_ns;
+            moved = moved.max((cost / cell.before - 1.0).abs());
+            (cell.before, cell.priced) = (cost, self.epoch);
+        }
+        self.active = active;
+        moved
+    }
+
+    /// Costs of a program where it has not run of late, with the hardware as it stands.
+    pub(super) fn price(&mut self, index: usize) {
+        self.cost_of_core(index);
+        self.cost_of_memory(index);
+        let cell = &mut self.cells[index];
+        (cell.before, cell.priced) = (cell.cycles + cell.waiting_ns, self.epoch);
     }
 
     /// Cycles in the core, last-level hits included.
-    fn cost_of_cores(&mut self) {
-        let domains = self.caches.len();
-        for (index, cell) in self.cells.iter_mut().enumerate() {
-            let (work, domain) = (index / domains, index % domains);
-            let of = &self.works[work];
-            if !of.alive {
-                continue;
-            }
-            let phase = &of.program.phases[of.phase];
-            cell.mpki = phase.llc_misses.mpki(self.caches[domain].held(work));
-            let hits = (phase.llc_apki - cell.mpki).max(0.0) / 1000.0;
-            let socket = self.shape.node_socket[self.shape.domain_node[domain]];
-            let open = 1.0 - self.server_blocked[self.shape.socket_server[socket]];
-            let hit_cycles = self.machine.cache.hit_cycles / phase.overlap / open;
-            cell.cycles = phase.base_cpi + hits * hit_cycles;
-        }
+    fn cost_of_core(&mut self, index: usize) {
+        let cell = &self.cells[index];
+        let phase = self.phase_of(cell);
+        let mpki = phase.llc_misses.mpki(self.caches[cell.domain].held(cell.work));
+        let hits = (phase.llc_apki - mpki).max(0.0) / 1000.0;
+        let open = 1.0 - self.server_blocked[self.shape.socket_server[self.socket_of(cell.domain)]];
+        let hit_cycles = self.machine.cache.hit_cycles / phase.overlap / open;
+        let cycles = phase.base_cpi + hits * hit_cycles;
+        (self.cells[index].mpki, self.cells[index].cycles) = (mpki, cycles);
     }
 
     /// Nanoseconds per instruction that a program on a domain waits for one node, idle and with
     /// distance, and the share of its misses that go there.
     fn wait_for(&self, index: usize, node: usize) -> (f64, f64) {
-        let domains = self.caches.len();
-        let (work, domain) = (&self.works[index / domains], index % domains);
-        let home = self.shape.domain_node[domain];
-        let nodes = &work.program.memory_nodes;
-        let share = match nodes.len() {
-            0 => f64::from(u8::from(node == home)),
-            all if nodes.contains(&(node as u32)) => 1.0 / all as f64,
-            _ => 0.0,
-        };
-        let phase = &work.program.phases[work.phase];
+        let cell = &self.cells[index];
+        let home = self.shape.domain_node[cell.domain];
+        let share = self.works[cell.work].share_at(node, home);
+        if share == 0.0 {
+            return (0.0, 0.0);
+        }
         let distance = self.shape.distance[home][node];
-        let miss_ns = self.machine.memory.latency_ns * distance / phase.overlap;
-        (share * self.cells[index].mpki / 1000.0 * miss_ns, share)
+        let miss_ns = self.machine.memory.latency_ns * distance / self.phase_of(cell).overlap;
+        (share * cell.mpki / 1000.0 * miss_ns, share)
     }
 
     /// What queueing at the links adds to an access to a node.
@@ -210,26 +238,24 @@ impl World {
     /// Nanoseconds per instruction that a program waits for a node as loaded, without what holds
     /// all its accesses back.
     fn loaded(&self, index: usize, node: usize) -> f64 {
-        let home = self.shape.domain_node[index % self.caches.len()];
+        let home = self.shape.domain_node[self.cells[index].domain];
         let stretch = 1.0 + queueing(self.node_load[node]) + self.link_stretch(home, node);
         self.wait_for(index, node).0 * stretch
     }
 
     /// By how much all accesses of a program on a domain are held back: its throttle, bus locks.
     fn held_back(&self, index: usize) -> f64 {
-        let domains = self.caches.len();
-        let (work, domain) = (&self.works[index / domains], index % domains);
-        let socket = self.shape.node_socket[self.shape.domain_node[domain]];
-        let open = 1.0 - self.server_blocked[self.shape.socket_server[socket]];
-        let percent = self.groups[work.group].percent[domain].max(1);
+        let cell = &self.cells[index];
+        let open = 1.0 - self.server_blocked[self.shape.socket_server[self.socket_of(cell.domain)]];
+        let percent = self.groups[self.works[cell.work].group].percent[cell.domain].max(1);
         100.0 / f64::from(percent) / open
     }
 
-    fn load_node(&mut self, node: usize, span_ns: f64) {
+    fn load_node(&mut self, active: &[usize], node: usize, span_ns: f64) {
         let mut demands = std::mem::take(&mut self.scratch.demands);
         demands.clear();
-        let all = 0..self.cells.len();
-        demands.extend(all.filter_map(|index| self.demand(index, node, span_ns)));
+        demands.extend(active.iter().filter_map(|index| self.demand(*index, node, span_ns)));
+        demands.extend(self.moves.iter().filter_map(|m| self.demand_of_move(m, node)));
         let bandwidth = self.machine.memory.bytes_per_s;
         self.node_load[node] = utilisation(&demands, bandwidth, self.node_load[node]);
         self.scratch.demands = demands;
@@ -245,11 +271,10 @@ impl World {
         if share <= 0.0 {
             return None;
         }
-        let domains = self.caches.len();
-        let nodes = &self.works[index / domains].program.memory_nodes;
-        let others = nodes.iter().map(|n| *n as usize).filter(|n| *n != node);
+        let home = self.shape.domain_node[cell.domain];
+        let others = self.works[cell.work].pages.iter().map(|(n, _)| *n).filter(|n| *n != node);
         let elsewhere: f64 = others.map(|other| self.loaded(index, other)).sum();
-        let links = waiting * self.link_stretch(self.shape.domain_node[index % domains], node);
+        let links = waiting * self.link_stretch(home, node);
         let held = self.held_back(index);
         let passes = cell.effective_ns / span_ns * 1e9;
         Some(Demand {
@@ -260,55 +285,32 @@ impl World {
     }
 
     /// Load of the links between sockets, from what really ran.
-    fn load_links(&mut self, span_ns: f64) {
-        let domains = self.caches.len();
+    fn load_links(&mut self, active: &[usize], span_ns: f64) {
         self.link_load.fill(0.0);
-        for (index, cell) in self.cells.iter().enumerate() {
-            let nodes = &self.works[index / domains].program.memory_nodes;
-            if nodes.is_empty() || cell.instructions <= 0.0 {
-                continue;
-            }
-            let home = self.shape.node_socket[self.shape.domain_node[index % domains]];
-            let bytes = cell.instructions * cell.mpki / 1000.0 * LINE / nodes.len() as f64;
+        for index in active {
+            let cell = &self.cells[*index];
+            let home = self.socket_of(cell.domain);
+            let bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
             let load = bytes / span_ns * 1e9 / self.machine.memory.link_bytes_per_s;
-            for node in nodes {
-                let socket = self.shape.node_socket[*node as usize];
+            for (node, share) in &self.works[cell.work].pages {
+                let socket = self.shape.node_socket[*node];
                 if socket != home {
-                    self.link_load[home] += load;
-                    self.link_load[socket] += load;
+                    self.link_load[home] += load * share;
+                    self.link_load[socket] += load * share;
                 }
             }
         }
     }
 
     /// Waits per instruction with all controllers as loaded, throttles and bus locks included.
-    fn cost_of_memory(&mut self) {
-        let domains = self.caches.len();
-        for index in 0..self.cells.len() {
-            let work = &self.works[index / domains];
-            if !work.alive {
-                continue;
-            }
-            let home = self.shape.domain_node[index % domains];
-            let waits: f64 = match work.program.memory_nodes.as_slice() {
-                [] => self.loaded(index, home),
-                nodes => nodes.iter().map(|node| self.loaded(index, *node as usize)).sum(),
-            };
-            self.cells[index].waiting_ns = waits * self.held_back(index);
-        }
-    }
-
-    fn change_of_costs(&mut self) -> f64 {
-        self.scratch.costs.resize(self.cells.len(), 0.0);
-        let mut moved = 0.0f64;
-        for (cell, before) in self.cells.iter().zip(&mut self.scratch.costs) {
-            let cost = cell.cycles + cell.waiting_ns;
-            if cell.ran_ns > 0.0 {
-                moved = moved.max((cost / *before - 1.0).abs());
-            }
-            *before = cost;
-        }
-        moved
+    fn cost_of_memory(&mut self, index: usize) {
+        let cell = &self.cells[index];
+        let home = self.shape.domain_node[cell.domain];
+        let waits: f64 = match self.works[cell.work].pages.as_slice() {
+            [] => self.loaded(index, home),
+            pages => pages.iter().map(|(node, _)| self.loaded(index, *node)).sum(),
+        };
+        self.cells[index].waiting_ns = waits * self.held_back(index);
     }
 
     /// Load of each memory controller, 0..1.
@@ -319,6 +321,16 @@ impl World {
     /// Share of time in which bus locks block each server.
     pub(crate) fn blocked(&self) -> &[f64] {
         &self.server_blocked
+    }
+}
+
+impl Work {
+    /// The share of its pages on a node, for threads whose own node is `home`.
+    fn share_at(&self, node: usize, home: usize) -> f64 {
+        if self.pages.is_empty() {
+            return f64::from(u8::from(node == home));
+        }
+        self.pages.iter().find(|(n, _)| *n == node).map_or(0.0, |(_, share)| *share)
     }
 }
 

@@ -1,0 +1,141 @@
+//! The free parameters: what they are, where the search begins, what they make of a program.
+
+use crate::cells::Service;
+use quell_sim::Flow;
+use quell_sim::calibrated::{self, ServiceNumbers};
+
+const MIB: f64 = 1_048_576.0;
+
+/// One free parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParameterSpec {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Where the search begins.
+    pub begin: f64,
+    /// Its least value.
+    pub least: f64,
+    /// Its greatest value.
+    pub most: f64,
+    /// Whether it is a whole number.
+    pub whole: bool,
+    /// Which service's cells it is fitted on.
+    pub(crate) service: Service,
+}
+
+const fn real(
+    service: Service,
+    name: &'static str,
+    unit: &'static str,
+    begin: f64,
+    least: f64,
+    most: f64,
+) -> ParameterSpec {
+    ParameterSpec { name, unit, begin, least, most, whole: false, service }
+}
+
+const fn whole(service: Service, name: &'static str, begin: f64, most: f64) -> ParameterSpec {
+    ParameterSpec { name, unit: "", begin, least: 1.0, most, whole: true, service }
+}
+
+const X: Service = Service::Xapian;
+const S: Service = Service::Silo;
+
+/// All free parameters.
+pub const PARAMETERS: [ParameterSpec; 17] = [
+    real(X, "xapian: work of a request", "10^6 instructions", 6.9, 1.0, 60.0),
+    real(X, "xapian: requests/s at full load", "1/s", 368.0, 10.0, 4_000.0),
+    real(X, "xapian: variation of work", "", 0.55, 0.05, 2.0),
+    real(X, "xapian: hot set", "MiB", 6.0, 0.5, 11.0),
+    real(X, "xapian: misses without it", "1/10^3 instructions", 1.3, 0.1, 40.0),
+    real(X, "xapian: misses with it", "1/10^3 instructions", 0.2, 0.0, 5.0),
+    real(X, "xapian: speed beside a sibling", "", 0.74, 0.4, 1.0),
+    whole(X, "cores and workers of a service", 1.0, 8.0),
+    real(X, "flow below its socket", "kB", 140.0, 10.0, 1_500.0),
+    real(X, "flow below its socket", "ms at the link's rate", 0.3, 0.0, 5.0),
+    real(S, "silo: work of a request", "10^6 instructions", 1.1, 0.05, 20.0),
+    real(S, "silo: requests/s at full load", "1/s", 1_524.0, 50.0, 40_000.0),
+    real(S, "silo: variation of work", "", 0.7, 0.05, 3.0),
+    real(S, "silo: hot set", "MiB", 8.0, 0.5, 20.0),
+    real(S, "silo: misses without it", "1/10^3 instructions", 0.7, 0.0, 40.0),
+    real(S, "silo: speed beside a sibling", "", 0.47, 0.3, 1.0),
+    whole(X, "threads of a sweep", 6.0, 15.0),
+];
+
+/// A value for each of [`PARAMETERS`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guess(pub [f64; PARAMETERS.len()]);
+
+impl Guess {
+    /// Where the search begins.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self(PARAMETERS.map(|p| p.begin))
+    }
+
+    /// Numbers of greedy flows.
+    pub(crate) fn flow(&self) -> Flow {
+        Flow { bytes: self.0[8] * 1e3, seconds: self.0[9] / 1e3 }
+    }
+
+    /// Threads of a sweep.
+    pub(crate) fn sweepers(&self) -> u32 {
+        self.0[16] as u32
+    }
+
+    /// What it makes of a service.
+    pub(crate) fn made(&self, service: Service) -> ServiceNumbers {
+        let v = &self.0;
+        match service {
+            Service::Xapian => ServiceNumbers {
+                name: "xapian",
+                instructions: v[0] * 1e6,
+                full_qps: v[1],
+                variation: v[2],
+                hot_bytes: v[3] * MIB,
+                most_mpki: v[4],
+                least_mpki: v[5],
+                smt_speed: v[6],
+                workers: v[7] as u32,
+            },
+            Service::Silo => ServiceNumbers {
+                name: "silo",
+                instructions: v[10] * 1e6,
+                full_qps: v[11],
+                variation: v[12],
+                hot_bytes: v[13] * MIB,
+                most_mpki: v[14],
+                least_mpki: 0.0,
+                smt_speed: v[15],
+                workers: v[7] as u32,
+            },
+        }
+    }
+
+    /// The numbers with which the simulator comes.
+    #[must_use]
+    pub fn shipped() -> Self {
+        let (x, s) = (calibrated::XAPIAN, calibrated::SILO);
+        Self([
+            x.instructions / 1e6,
+            x.full_qps,
+            x.variation,
+            x.hot_bytes / MIB,
+            x.most_mpki,
+            x.least_mpki,
+            x.smt_speed,
+            f64::from(x.workers),
+            calibrated::FLOW_BYTES / 1e3,
+            calibrated::FLOW_S * 1e3,
+            s.instructions / 1e6,
+            s.full_qps,
+            s.variation,
+            s.hot_bytes / MIB,
+            s.most_mpki,
+            s.smt_speed,
+            f64::from(calibrated::SWEEP_THREADS),
+        ])
+    }
+}

@@ -1,0 +1,107 @@
+//! The simulator fitted to published figures, in the open (S-11).
+//!
+//! # Problem
+//! The thesis' tables T-5 and T-6 say by how much the 95th percentile of two services grows beside
+//! antagonists. The simulated services have rates, sizes and link numbers that nobody published.
+//!
+//! # Idea
+//! A few physical numbers, at most a third as many as there are cells, are searched for until the
+//! simulated tables look like the published ones. Latencies are never set: the numbers say how much
+//! work a request is, how it varies, how much cache it likes; tails come out of the queue.
+//!
+//! # How
+//! Each cell is a run of some thousand requests beside its antagonist, over one alone with the same
+//! arrivals. The objective is the mean square of errors, each over its tolerance (10 points; 15 %
+//! above 200 %). A search along parameters and pairs of them, with shrinking steps, minimises it, one service
+//! after the other, from begins that are written in [`Guess`]; everything is seeded and repeats to the bit.
+//! A row is left out and the others are fitted again, to see how the row is then predicted.
+
+mod bench;
+mod cells;
+mod guess;
+mod predictions;
+mod report;
+mod search;
+
+pub use cells::Cell;
+pub use guess::{Guess, PARAMETERS, ParameterSpec};
+pub use predictions::Prediction;
+pub use report::{CellReport, LeftOut, ParameterReport, Report};
+
+use bench::Bench;
+use cells::{Service, cells};
+use search::{Search, minimise};
+
+/// How long to search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// Requests of a run while searching.
+    pub search_requests: u32,
+    /// Requests of a run in the report.
+    pub final_requests: u32,
+    /// Passes over all parameters of a service.
+    pub passes: u32,
+    /// Passes after a row was left out; 0 = rows are not left out.
+    pub left_out_passes: u32,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { search_requests: 4_000, final_requests: 20_000, passes: 4, left_out_passes: 1 }
+    }
+}
+
+/// Fits all parameters from their begins; `progress` is told what was reached, now and then.
+#[must_use]
+pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Report {
+    let mut bench = Bench::new(effort.search_requests);
+    let mut guess = Guess::begin();
+    for service in [Service::Xapian, Service::Silo] {
+        let fitted = cells(service);
+        let search = Search { passes: effort.passes, step: 0.15, pairs: true };
+        minimise(&mut bench, &mut guess, service, &fitted, search, progress);
+    }
+    let left_out = leave_out(&mut bench, &guess, effort.left_out_passes, progress);
+    report(&guess, effort.final_requests, left_out)
+}
+
+/// The report on a guess as it stands, without any search.
+#[must_use]
+pub fn report(guess: &Guess, requests: u32, left_out: Vec<LeftOut>) -> Report {
+    let mut bench = Bench::new(requests);
+    let all = [Service::Xapian, Service::Silo].into_iter().flat_map(cells);
+    let cells: Vec<CellReport> =
+        all.map(|cell| CellReport::of(&cell, bench.simulate(guess, &cell))).collect();
+    let predictions = predictions::predictions(guess, requests);
+    Report::new(guess, cells, left_out, predictions)
+}
+
+/// Fits again without each row, from what all rows gave, and predicts it.
+fn leave_out(
+    bench: &mut Bench,
+    guess: &Guess,
+    passes: u32,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<LeftOut> {
+    let mut all = Vec::new();
+    if passes == 0 {
+        return all;
+    }
+    for service in [Service::Xapian, Service::Silo] {
+        let cells = cells(service);
+        let mut rows: Vec<&str> = cells.iter().map(|cell| cell.row).collect();
+        rows.dedup();
+        for row in rows {
+            let (held, kept): (Vec<Cell>, Vec<Cell>) =
+                cells.iter().copied().partition(|cell| cell.row == row);
+            let mut without = guess.clone();
+            let search = Search { passes, step: 0.1, pairs: false };
+            minimise(bench, &mut without, service, &kept, search, &mut |_| {});
+            let predicted = held.iter().map(|c| CellReport::of(c, bench.simulate(&without, c)));
+            let left = LeftOut { row: row.into(), cells: predicted.collect() };
+            progress(&format!("without {row}: worst error {:.0}", left.worst()));
+            all.push(left);
+        }
+    }
+    all
+}
