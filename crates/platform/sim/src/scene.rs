@@ -140,6 +140,9 @@ pub struct Scene {
     pub tick: Duration,
     /// Whether ticks grow, up to 16 times, while nothing changes.
     pub stretch: bool,
+    /// Whether CPU sets of groups must not overlap (`cpu_exclusive`). Then each begins with an
+    /// equal part of the CPUs.
+    pub exclusive_cpus: bool,
     /// Of all randomness.
     pub seed: u64,
 }
@@ -158,6 +161,7 @@ impl Scene {
             actuation: Actuation::default(),
             tick: Duration::from_millis(1),
             stretch: true,
+            exclusive_cpus: false,
             seed,
         }
     }
