@@ -7,7 +7,7 @@ use crate::error::AgentError;
 use crate::heart::Heart;
 use crate::metrics::Metrics;
 use crate::serve::{self, Bound, Server};
-use crate::session::{Session, Trouble};
+use crate::session::{Introduction, Session, SessionError};
 use crate::signals::Signals;
 use crate::status::{GuardState, Status};
 use crate::{fit, laws, options};
@@ -44,7 +44,7 @@ pub type Reloaded = Result<Checked, String>;
 /// An agent that guards.
 pub struct Agent {
     // Fields are dropped in this order: the knobs go back before others may have the groups.
-    session: Option<Session<Linux>>,
+    session: Option<Session<Linux, DecisionLog>>,
     claims: Claims,
     _lock: AgentLock,
     config: Checked,
@@ -260,15 +260,17 @@ impl Agent {
 fn open_session(
     config: &Checked,
     state: &StateDir,
-    word: &str,
+    word: &'static str,
     say: fn(&str),
-) -> Result<Session<Linux>, AgentError> {
+) -> Result<Session<Linux, DecisionLog>, AgentError> {
     let log = DecisionLog::open(state)?;
     let linux = Linux::open(options::linux_options(config)).map_err(AgentError::Open)?;
-    Session::begin(linux, config, log, word, say).map_err(|trouble| match trouble {
-        Trouble::Platform(error) => error.into(),
-        Trouble::Journal(error) => error.into(),
-        Trouble::Config(errors) => errors.into(),
+    let introduction = Introduction { word, pid: std::process::id(), say };
+    // A platform that is dropped puts its knobs back.
+    Session::begin(linux, config, log, introduction).map_err(|(error, _linux)| match error {
+        SessionError::Platform(error) => error.into(),
+        SessionError::Journal(error) => error.into(),
+        SessionError::Config(errors) => errors.into(),
     })
 }
 

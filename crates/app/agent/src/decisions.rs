@@ -14,6 +14,16 @@ use std::path::{Path, PathBuf};
 /// Size at which a file is put aside, in bytes.
 const LIMIT: u64 = 16 << 20;
 
+/// Where decisions are written down.
+pub trait Decisions {
+    /// Appends an entry. Says true if older entries were put aside: then what stands is to be
+    /// written down again.
+    ///
+    /// # Errors
+    /// It cannot be written (disk full): then nothing of it is.
+    fn append(&mut self, entry: &Entry) -> Result<bool, StoreError>;
+}
+
 /// The journal, open for writing.
 #[derive(Debug)]
 pub struct DecisionLog {
@@ -47,12 +57,7 @@ impl DecisionLog {
         Ok(log)
     }
 
-    /// Appends an entry. Says true if older entries were put aside: then what stands is to be
-    /// written down again.
-    ///
-    /// # Errors
-    /// The file cannot be written (disk full); it is left with whole lines only.
-    pub fn append(&mut self, entry: &Entry) -> Result<bool, StoreError> {
+    fn write(&mut self, entry: &Entry) -> Result<bool, StoreError> {
         let name = self.path.display().to_string();
         let fail = |source| StoreError { doing: "append to", name: name.clone(), source };
         let mut line = serde_json::to_string(entry).map_err(|error| fail(error.into()))?;
@@ -89,6 +94,13 @@ impl DecisionLog {
             self.length += 1;
         }
         Ok(())
+    }
+}
+
+impl Decisions for DecisionLog {
+    /// Lines of a file; a full disk leaves whole lines only.
+    fn append(&mut self, entry: &Entry) -> Result<bool, StoreError> {
+        self.write(entry)
     }
 }
 

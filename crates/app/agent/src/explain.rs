@@ -146,7 +146,7 @@ fn holds_back(setting: &Setting) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decisions::DecisionLog;
+    use crate::decisions::{DecisionLog, Decisions};
     use quell_control::Judged;
     use quell_linux::AgentLock;
     use quell_types::{CpuBandwidth, Precedence, Proposal, Verdict};

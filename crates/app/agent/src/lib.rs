@@ -1,6 +1,7 @@
 //! The agent: one thread that samples, decides, acts and writes down why.
 //!
 //! * [`Agent`] guards what a checked configuration names, until it is told to stop.
+//! * [`Session`] is the loop's body, the same on the real server and on a simulated one.
 //! * [`DecisionLog`] is the journal of decisions, [`explain`] reads it.
 //! * [`Status`] is what the agent shows of itself: as a file, and as metrics.
 //!
@@ -32,11 +33,12 @@ mod status;
 
 pub use agent::{Agent, AgentOptions, Ended, Reloaded};
 pub use cost::AgentCost;
-pub use decisions::DecisionLog;
+pub use decisions::{DecisionLog, Decisions};
 pub use error::AgentError;
 pub use explain::{Explained, Limit, explain};
 pub use laws::{check_laws, known_laws};
 pub use options::linux_options;
+pub use session::{Introduction, Session, SessionError};
 pub use signals::Signals;
 pub use state::{AgentState, note, restore};
 pub use status::{BatchStatus, GuardState, HostStatus, KnobStatus, ServiceStatus, Shown, Status};

@@ -6,38 +6,55 @@
 //! restore still knows how to let it go. From then on nothing is decided. Every interval it is
 //! tried whether what failed works again; only then batch is let go, and the law begins anew.
 
-use crate::decisions::DecisionLog;
+mod brake;
+
+use crate::decisions::Decisions;
 use crate::pace::Pace;
-use crate::{laws, options, state};
+use crate::{laws, options};
+use brake::{brake, reserve};
 use quell_config::{Checked, ConfigErrors};
-use quell_control::{Engine, Entry, Note, Standing};
+use quell_control::{Engine, Entry, Note, Standing, same_setting};
 use quell_platform::{Platform, PlatformError, Scope, StoreError};
-use quell_types::{
-    Action, CpuBandwidth, Knob, KnobRange, Observation, Proposal, Sample, Setting, Tenant, Verdict,
-    Wish,
-};
+use quell_types::{Action, Knob, KnobRange, Observation, Proposal, Sample, Setting, Verdict, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use thiserror::Error;
 
-/// What ends deciding.
+/// What keeps a session from beginning.
 #[derive(Debug, Error)]
-pub(crate) enum Trouble {
+pub enum SessionError {
+    /// The platform cannot be used, or its knob journal cannot be written.
     #[error("{0}")]
     Platform(#[from] PlatformError),
+    /// The decision journal cannot be written.
     #[error("the decision journal cannot be written: {0}")]
     Journal(#[from] StoreError),
+    /// The law does not accept its parameters.
     #[error("{0}")]
     Config(#[from] ConfigErrors),
 }
 
-/// One guarded machine.
-pub(crate) struct Session<P> {
+/// How a session says that it is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Introduction {
+    /// The first word of its journal, as `started`.
+    pub word: &'static str,
+    /// The process that decides.
+    pub pid: u32,
+    /// Where messages for people go.
+    pub say: fn(&str),
+}
+
+/// One guarded machine: the body of `quell guard`, on any platform.
+pub struct Session<P, D> {
     pub(crate) platform: P,
     pub(crate) engine: Engine,
     pub(crate) pace: Pace,
     config: Checked,
-    log: DecisionLog,
+    log: D,
+    introduction: Introduction,
+    /// For people: when the last sample was taken, in milliseconds since 1970.
+    wall_unix_ms: u64,
     /// Knobs that were written.
     touched: BTreeSet<Knob>,
     /// Whether an experiment is being played: then the platform must not be kept waiting.
@@ -52,29 +69,35 @@ pub(crate) struct Session<P> {
     failed: Option<Action>,
     /// Why batch is held on the safe side; none if all is well.
     pub(crate) held: Option<String>,
-    say: fn(&str),
 }
 
-impl<P: Platform> Session<P> {
+impl<P: Platform, D: Decisions> Session<P, D> {
     /// Begins: journals what the safe side needs, and writes down that it began.
     ///
     /// # Errors
-    /// A journal cannot be written, or the law does not accept its parameters.
-    pub(crate) fn begin(
+    /// A journal cannot be written, or the law does not accept its parameters. The platform comes
+    /// back, so that its knobs can be put back.
+    pub fn begin(
         mut platform: P,
         config: &Checked,
-        log: DecisionLog,
-        word: &str,
-        say: fn(&str),
-    ) -> Result<Self, Trouble> {
-        let brakes = reserve(&mut platform)?;
-        let (engine, notes) = engine(&platform, config, word)?;
+        log: D,
+        introduction: Introduction,
+    ) -> Result<Self, (SessionError, P)> {
+        let begun = reserve(&mut platform).map_err(SessionError::from).and_then(|reserved| {
+            Ok((reserved, engine(&platform, config, introduction.word, introduction.pid)?))
+        });
+        let ((brakes, wall_unix_ms), (engine, notes)) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return Err((error, platform)),
+        };
         let mut session = Self {
             pace: pace(config, &engine),
             platform,
             engine,
             config: config.clone(),
             log,
+            introduction,
+            wall_unix_ms,
             touched: BTreeSet::new(),
             playing: false,
             told: BTreeSet::new(),
@@ -83,15 +106,36 @@ impl<P: Platform> Session<P> {
             brakes,
             failed: None,
             held: None,
-            say,
         };
-        session.write_notes(notes)?;
-        Ok(session)
+        match session.write_notes(notes) {
+            Ok(()) => Ok(session),
+            Err(error) => Err((error.into(), session.platform)),
+        }
+    }
+
+    /// The machine.
+    pub fn platform(&mut self) -> &mut P {
+        &mut self.platform
+    }
+
+    /// The machine, and who decides.
+    pub fn parts(&mut self) -> (&mut P, &Engine) {
+        (&mut self.platform, &self.engine)
+    }
+
+    /// Why batch is held on the safe side; none if all is well.
+    pub fn held(&self) -> Option<&str> {
+        self.held.as_deref()
+    }
+
+    /// Leaves everything as it stands, as a death does.
+    pub fn abandon(self) -> P {
+        self.platform
     }
 
     /// One step. Answers with what was seen in a full sample; nothing between them, or on the safe
     /// side.
-    pub(crate) fn step(&mut self) -> Option<Observation> {
+    pub fn step(&mut self) -> Option<Observation> {
         let (after, scope) = self.pace.next();
         let done = match self.held {
             None => self.try_step(after, scope).map(Some),
@@ -109,8 +153,9 @@ impl<P: Platform> Session<P> {
         }
     }
 
-    fn try_step(&mut self, after: Duration, scope: Scope) -> Result<Observation, Trouble> {
+    fn try_step(&mut self, after: Duration, scope: Scope) -> Result<Observation, SessionError> {
         let sample = self.platform.sample(after, scope)?;
+        self.wall_unix_ms = sample.wall_unix_ms;
         self.full_samples += u64::from(scope == Scope::Full);
         self.tell_refusals(&sample);
         let decision = self.engine.step(&sample);
@@ -151,7 +196,7 @@ impl<P: Platform> Session<P> {
     fn heed(&mut self, note: &Note) -> Result<(), PlatformError> {
         match note {
             Note::GivenUp { knob: text, found } => {
-                (self.say)(&format!("{text} is left to others, who set it to {found}"));
+                self.say(&format!("{text} is left to others, who set it to {found}"));
                 let knob = self.platform.setup().knobs.keys().find(|k| k.to_string() == *text);
                 match knob.cloned() {
                     Some(knob) => self.platform.disown(&knob),
@@ -159,7 +204,7 @@ impl<P: Platform> Session<P> {
                 }
             }
             Note::Reasserted { knob, found } => {
-                (self.say)(&format!("others changed {knob} to {found}; put right"));
+                self.say(&format!("others changed {knob} to {found}; put right"));
                 Ok(())
             }
             _ => Ok(()),
@@ -173,7 +218,7 @@ impl<P: Platform> Session<P> {
             let text = format!("not done: {error}");
             // A refusal that names ever new things must not fill the memory.
             if self.told.len() < 1000 && self.told.insert(text.clone()) {
-                (self.say)(&text);
+                self.say(&text);
             }
             self.playing &= !matches!(outcome.action, Action::Play(_));
         }
@@ -188,8 +233,12 @@ impl<P: Platform> Session<P> {
     }
 
     fn write_notes(&mut self, notes: Vec<Note>) -> Result<(), StoreError> {
-        let entry = Entry { wall_unix_ms: state::unix_ms(), notes, ..Entry::default() };
+        let entry = Entry { wall_unix_ms: self.wall_unix_ms, notes, ..Entry::default() };
         self.log.append(&entry).map(drop)
+    }
+
+    fn say(&self, text: &str) {
+        (self.introduction.say)(text);
     }
 
     /// To the safe side: batch held, services free.
@@ -210,20 +259,37 @@ impl<P: Platform> Session<P> {
             }
         }
         self.held = Some(why.to_owned());
-        (self.say)(&format!("{why}. Batch is held and services are free until this is repaired"));
+        self.say(&format!("{why}. Batch is held and services are free until this is repaired"));
         for error in failed {
-            (self.say)(&format!("on the way to the safe side: {error}"));
+            self.say(&format!("on the way to the safe side: {error}"));
+        }
+    }
+
+    /// On the safe side brakes that came loose (a write that was lost, others) are set again.
+    fn keep_held(&mut self, sample: &Sample) {
+        let setup = self.platform.setup().clone();
+        for batch in &setup.batch {
+            let Some((knob, to)) = brake(&setup.knobs, &batch.name) else { continue };
+            let loose =
+                matches!(sample.knobs.get(&knob), Some(Ok(real)) if !same_setting(real, &to));
+            if loose {
+                // What fails is tried again at the next step.
+                let _ = self.platform.apply(&Action::Set { knob, to });
+            }
         }
     }
 
     /// Back from the safe side, if everything can be written down again.
-    fn recover(&mut self) -> Result<(), Trouble> {
+    fn recover(&mut self) -> Result<(), SessionError> {
+        let sample = self.platform.sample(self.pace.next().0, Scope::Full)?;
+        self.wall_unix_ms = sample.wall_unix_ms;
+        self.keep_held(&sample);
         self.write_notes(vec![Note::Agent { what: "tries to go on".into() }])?;
-        self.platform.sample(self.pace.next().0, Scope::Full)?;
         if let Some(action) = &self.failed {
             self.platform.apply(action)?;
         }
-        let (engine, notes) = engine(&self.platform, &self.config, "recovered")?;
+        let (engine, notes) =
+            engine(&self.platform, &self.config, "recovered", self.introduction.pid)?;
         self.write_notes(notes)?;
         for (knob, to) in self.brakes.clone() {
             self.platform.apply(&Action::Set { knob, to })?;
@@ -232,7 +298,7 @@ impl<P: Platform> Session<P> {
         self.playing = false;
         self.failed = None;
         self.held = None;
-        (self.say)("the journals can be written again: going on");
+        self.say("the journals can be written again: going on");
         Ok(())
     }
 
@@ -240,7 +306,7 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     /// What could not be put back.
-    pub(crate) fn end(&mut self, word: &str) -> Result<(), PlatformError> {
+    pub fn end(&mut self, word: &str) -> Result<(), PlatformError> {
         let restored = self.platform.restore();
         let what = match &restored {
             Ok(()) => format!("{word}: every knob was put back"),
@@ -257,10 +323,11 @@ fn engine<P: Platform>(
     platform: &P,
     config: &Checked,
     word: &str,
+    pid: u32,
 ) -> Result<(Engine, Vec<Note>), ConfigErrors> {
     let policies = laws::policies(config)?;
     let setup = platform.setup().clone();
-    let what = format!("{word}: law {}, pid {}", config.agent.law, std::process::id());
+    let what = format!("{word}: law {}, pid {pid}", config.agent.law);
     let mut notes = vec![Note::Agent { what }];
     for policy in &policies {
         let degraded = policy.degradations(&setup).into_iter();
@@ -272,38 +339,6 @@ fn engine<P: Platform>(
 fn pace(config: &Checked, engine: &Engine) -> Pace {
     let agent = &config.agent;
     Pace::new(agent.interval, agent.fast_interval, engine.shortest_period())
-}
-
-/// Journals each batch group's brake by a write that changes nothing. Answers how they stand.
-fn reserve<P: Platform>(platform: &mut P) -> Result<Vec<(Knob, Setting)>, PlatformError> {
-    let sample = platform.sample(Duration::ZERO, Scope::Full)?;
-    let setup = platform.setup().clone();
-    let mut brakes = Vec::new();
-    for batch in &setup.batch {
-        let Some((knob, _)) = brake(&setup.knobs, &batch.name) else { continue };
-        if let Some(Ok(to)) = sample.knobs.get(&knob) {
-            platform.apply(&Action::Set { knob: knob.clone(), to: to.clone() })?;
-            brakes.push((knob, to.clone()));
-        }
-    }
-    Ok(brakes)
-}
-
-/// How a group is held: frozen, or else with the smallest budget.
-fn brake(knobs: &BTreeMap<Knob, KnobRange>, tenant: &Tenant) -> Option<(Knob, Setting)> {
-    let frozen = Knob::Frozen { tenant: tenant.clone() };
-    if knobs.contains_key(&frozen) {
-        return Some((frozen, Setting::Flag(true)));
-    }
-    let bandwidth = Knob::CpuBandwidth { tenant: tenant.clone() };
-    match knobs.get(&bandwidth)? {
-        KnobRange::Bandwidth { min_quota_us, max_period_us, .. } => {
-            let least = *min_quota_us as f64 / *max_period_us as f64;
-            let period = Duration::from_micros(*max_period_us);
-            Some((bandwidth, Setting::Bandwidth(CpuBandwidth::limited(least, period))))
-        }
-        _ => None,
-    }
 }
 
 /// What stands for one knob as the entry that set it.

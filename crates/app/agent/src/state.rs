@@ -1,6 +1,6 @@
 //! What a state folder tells of its agent, and putting back what that left.
 
-use crate::decisions::DecisionLog;
+use crate::decisions::{DecisionLog, Decisions};
 use quell_control::{Entry, Note};
 use quell_linux::{AgentLock, LockError, StateDir, restore_state};
 use quell_platform::{RestoreReport, StoreError};

@@ -9,9 +9,24 @@ use crate::tasks::{Allowance, dispatch};
 use quell_model::{Observer, ObserverParams};
 use quell_policy::Policy;
 use quell_types::{
-    Action, Gap, Knob, Observation, Proposal, Reading, Sample, Setting, Setup, Tenant, Time, Wish,
+    Action, Experiment, Gap, Knob, Observation, Outcome, Proposal, Reading, Sample, Setting, Setup,
+    Tenant, Time, Verdict, Wish,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A trace comes at the latest so long after an experiment's bound.
+const PLAYED_LATE: Duration = Duration::from_secs(2);
+
+/// Nor more than so many samples later.
+const SAMPLES_LOST: u32 = 16;
+
+/// An experiment on its way.
+struct Playing {
+    experiment: Experiment,
+    until: Time,
+    samples: u32,
+}
 
 /// How the engine behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,6 +55,8 @@ pub struct Engine {
     /// Knobs that Quell set and that no policy wants any more: they go back to this setting.
     first_seen: BTreeMap<Knob, Setting>,
     given_up: BTreeSet<Knob>,
+    /// What an experiment holds and frees.
+    playing: Option<Playing>,
 }
 
 /// What one step brought.
@@ -69,6 +86,7 @@ impl Engine {
             allowances: BTreeMap::new(),
             first_seen: BTreeMap::new(),
             given_up: BTreeSet::new(),
+            playing: None,
         }
     }
 
@@ -88,12 +106,15 @@ impl Engine {
     pub fn step(&mut self, sample: &Sample) -> Decision {
         let observation = self.observer.observe(sample);
         self.repair.learn(&sample.outcomes);
+        self.follow_experiment(sample);
         let proposals = self.propose(&observation);
         let judged = self.judge(sample.time, proposals);
         let mut notes = Vec::new();
         let mut actions = self.knob_actions(sample, &mut notes);
         actions.extend(dispatch(&sample.tasks, &self.allowances));
-        actions.extend(plays(&judged));
+        let plays: Vec<Action> = plays(&judged).collect();
+        self.begin_experiment(sample.time, &plays);
+        actions.extend(plays);
         let entry = Entry {
             time: sample.time,
             wall_unix_ms: sample.wall_unix_ms,
@@ -103,6 +124,37 @@ impl Engine {
             notes,
         };
         Decision { observation, actions, entry }
+    }
+
+    fn begin_experiment(&mut self, time: Time, plays: &[Action]) {
+        if let Some(Action::Play(experiment)) = plays.last() {
+            let bound = Duration::from_micros(experiment.bound_us) + PLAYED_LATE;
+            let experiment = experiment.clone();
+            self.playing = Some(Playing { experiment, until: time + bound, samples: 0 });
+        }
+    }
+
+    /// Forgets an experiment that ended, was refused, or was lost.
+    fn follow_experiment(&mut self, sample: &Sample) {
+        let Some(playing) = &mut self.playing else { return };
+        playing.samples += 1;
+        // A clock that jumps ahead ends no experiment.
+        let lost = sample.time > playing.until && playing.samples > SAMPLES_LOST;
+        let id = playing.experiment.id;
+        let refused =
+            |o: &Outcome| o.error.is_some() && matches!(&o.action, Action::Play(e) if e.id == id);
+        let ended = sample.experiments.iter().any(|trace| trace.id == id);
+        if ended || lost || sample.outcomes.iter().any(refused) {
+            self.playing = None;
+        }
+    }
+
+    /// Whether an experiment moves this knob now. It is no foreign change, and no reason to write,
+    /// but for an emergency that holds the group.
+    fn is_played(&self, knob: &Knob, wanted: &Setting) -> bool {
+        let Knob::Frozen { tenant } = knob else { return false };
+        let played = |playing: &Playing| playing.experiment.groups.contains(tenant);
+        self.playing.as_ref().is_some_and(played) && *wanted == Setting::Flag(false)
     }
 
     fn propose(&mut self, observation: &Observation) -> Vec<Proposal> {
@@ -123,7 +175,10 @@ impl Engine {
                 let allowance = Allowance { allowed: *allowed, at_most: *at_most };
                 self.allowances.insert(tenant.clone(), allowance);
             }
-            let verdict = self.arbiter.consider(time, &self.setup, &proposal);
+            let verdict = match left_to_others(&self.given_up, &proposal.wish) {
+                Some(verdict) => verdict,
+                None => self.arbiter.consider(time, &self.setup, &proposal),
+            };
             judged.push(Judged { proposal, verdict });
         }
         judged
@@ -133,6 +188,9 @@ impl Engine {
     fn knob_actions(&mut self, sample: &Sample, notes: &mut Vec<Note>) -> Vec<Action> {
         let mut changes: Vec<(Knob, Setting)> = Vec::new();
         for (knob, wanted) in self.wanted() {
+            if self.is_played(&knob, &wanted) {
+                continue;
+            }
             match sample.knobs.get(&knob) {
                 // Gone, pending or unreadable: there is nothing to compare with.
                 None | Some(Err(Gap::Pending | Gap::Gone(_) | Gap::Absent(_))) => {}
@@ -195,6 +253,16 @@ impl Engine {
                 false
             }
         }
+    }
+}
+
+/// The verdict on a wish for a knob that was given up.
+fn left_to_others(given_up: &BTreeSet<Knob>, wish: &Wish) -> Option<Verdict> {
+    match wish {
+        Wish::Set { knob, .. } if given_up.contains(knob) => {
+            Some(Verdict::NotControllable { why: format!("{knob} is left to others") })
+        }
+        _ => None,
     }
 }
 

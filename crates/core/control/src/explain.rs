@@ -1,6 +1,6 @@
 //! Why does this knob stand as it does? Read from the journal alone.
 
-use crate::journal::Entry;
+use crate::journal::{Entry, Note};
 use crate::round::same_setting;
 use quell_types::{Input, Knob, Setting, Tenant, Verdict, Wish};
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,12 @@ pub fn explain<'a>(
                     standing.insert(knob.clone(), kept.unwrap_or(new));
                 }
                 _ => {}
+            }
+        }
+        // It was given up after this step's proposals had been judged.
+        for note in &entry.notes {
+            if let Note::GivenUp { knob: left, .. } = note {
+                standing.retain(|knob, _| knob.to_string() != *left);
             }
         }
     }

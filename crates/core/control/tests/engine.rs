@@ -15,9 +15,14 @@ fn idle() -> Knob {
     Knob::CpuIdle { tenant: "jobs".into() }
 }
 
+fn frozen() -> Knob {
+    Knob::Frozen { tenant: "more".into() }
+}
+
 fn setup() -> Setup {
     Setup {
         knobs: BTreeMap::from([
+            (frozen(), KnobRange::Flag),
             (weight(), KnobRange::Weight { min: 1, max: 10_000 }),
             (idle(), KnobRange::Flag),
         ]),
@@ -57,8 +62,12 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
-        let knobs =
-            BTreeMap::from([(weight(), Setting::Weight(100)), (idle(), Setting::Flag(false))]);
+        let off = Setting::Flag(false);
+        let knobs = BTreeMap::from([
+            (weight(), Setting::Weight(100)),
+            (idle(), off.clone()),
+            (frozen(), off),
+        ]);
         Self { knobs, writes: vec![] }
     }
 
@@ -179,4 +188,61 @@ fn what_the_machine_cannot_do_is_never_asked_of_it() {
         machine.run(&mut engine, second, false);
     }
     assert!(machine.writes.is_empty());
+}
+
+#[test]
+fn what_an_experiment_does_to_a_freezer_is_no_change_by_others() {
+    let experiment = Experiment {
+        id: 7,
+        groups: vec!["more".into()],
+        victims: vec![],
+        code: vec![true, false],
+        chip_us: 100_000,
+        bound_us: 5_000_000,
+    };
+    let script = [
+        (1, set(frozen(), Setting::Flag(true))),
+        (2, set(frozen(), Setting::Flag(false))),
+        (4, Wish::Play(experiment)),
+    ];
+    let mut engine = engine(&script, ForeignChange::GiveUp);
+    let mut machine = Machine::new();
+    for second in 1..5 {
+        machine.run(&mut engine, second, false);
+    }
+    let writes = machine.writes.len();
+    machine.knobs.insert(frozen(), Setting::Flag(true));
+    assert_eq!(machine.run(&mut engine, 5, false), [], "a chip in which the group is held");
+    machine.knobs.insert(frozen(), Setting::Flag(false));
+    let trace = ExperimentTrace { id: 7, chips: vec![], aborted: None };
+    engine.step(&Sample { experiments: vec![trace], ..machine.sample(6) });
+    assert_eq!(machine.writes.len(), writes, "{:?}", machine.writes);
+    machine.run(&mut engine, 7, false);
+    machine.knobs.insert(frozen(), Setting::Flag(true));
+    let notes = machine.run(&mut engine, 8, false);
+    assert!(matches!(notes[..], [Note::GivenUp { .. }]), "now it is one: {notes:?}");
+}
+
+#[test]
+fn a_knob_that_was_given_up_is_not_wished_for_again() {
+    let script = [
+        (1, set(weight(), Setting::Weight(1))),
+        (4, set(weight(), Setting::Weight(2))),
+        (5, Wish::Release { knob: weight() }),
+    ];
+    let mut engine = engine(&script, ForeignChange::GiveUp);
+    let mut machine = Machine::new();
+    for second in 1..3 {
+        machine.run(&mut engine, second, false);
+    }
+    machine.knobs.insert(weight(), Setting::Weight(50));
+    let mut entries = Vec::new();
+    for second in 3..7 {
+        entries.push(engine.step(&machine.sample(second)).entry);
+        assert!(!engine.standing().contains_key(&weight()), "second {second}");
+    }
+    let refused = |e: &quell_control::Entry| matches!(e.proposals[..], [ref j] if matches!(j.verdict, Verdict::NotControllable { .. }));
+    assert!(refused(&entries[1]), "{:?}", entries[1]);
+    assert!(quell_control::explain(&entries, &"jobs".into()).is_empty());
+    assert!(entries.iter().all(|entry| entry.actions.is_empty()));
 }

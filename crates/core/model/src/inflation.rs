@@ -52,7 +52,7 @@ impl Side {
     fn add(&mut self, other: &Side) {
         self.seconds += other.seconds;
         self.cpu_s += other.cpu_s;
-        self.requests += other.requests;
+        self.requests = self.requests.saturating_add(other.requests);
         self.bytes += other.bytes;
     }
 
@@ -131,7 +131,7 @@ fn sides(victim: &Tenant, trace: &ExperimentTrace) -> Reading<(Side, Side)> {
             seconds: chip.to.since(chip.from).as_secs_f64(),
             cpu_s: cpu as f64 / 1e9,
             requests: requests.requests,
-            bytes: (requests.bytes_in + requests.bytes_out) as f64,
+            bytes: requests.bytes_in as f64 + requests.bytes_out as f64,
         };
         if chip.running { running.add(&side) } else { held.add(&side) }
     }

@@ -34,9 +34,10 @@ pub struct RequestDelta {
 impl RequestDelta {
     fn add(&mut self, other: &RequestDelta) {
         self.seconds += other.seconds;
-        self.requests += other.requests;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
+        // A counter that jumps or wraps tells absurd growth.
+        self.requests = self.requests.saturating_add(other.requests);
+        self.bytes_in = self.bytes_in.saturating_add(other.bytes_in);
+        self.bytes_out = self.bytes_out.saturating_add(other.bytes_out);
         self.cpu_s = self.cpu_s.zip(other.cpu_s).map(|(a, b)| a + b);
         match (&mut self.latency_ns, &other.latency_ns) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
@@ -187,6 +188,18 @@ mod tests {
         w.push(delta(1.0, 200, 1000), 10.0);
         w.push(RequestDelta { latency_ns: None, ..delta(1.0, 200, 0) }, 10.0);
         assert!(w.recent(PARAMS).unwrap().tails(0.95).is_err());
+    }
+
+    #[test]
+    fn absurd_growth_is_no_overflow() {
+        let mut w = RequestWindow::default();
+        for _ in 0..3 {
+            w.push(
+                RequestDelta { requests: u64::MAX, bytes_in: u64::MAX, ..delta(0.5, 1, 9) },
+                10.0,
+            );
+        }
+        assert_eq!(w.recent(PARAMS).unwrap().requests, u64::MAX);
     }
 
     #[test]

@@ -25,6 +25,10 @@
 //! **Degradation.** A knob that cannot be set is left out. A batch CPU set that would leave
 //! services nothing leaves them all CPUs. Needs no reading.
 //!
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). Services and
+//! batch share no CPU where CPU sets are given. Only CPU sets, CPU time limits and ceilings are
+//! written.
+//!
 //! | rule | when | what |
 //! |---|---|---|
 //! | `static-cpus` | first step | CPU sets of both sides |

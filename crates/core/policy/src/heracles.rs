@@ -53,6 +53,10 @@
 //! guaranteed frequency not given: no power loop. The rest as in `thesis`: no CPU set or freezer
 //! of batch, unknown slack or load, services gone or idle, one CPU.
 //!
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). Services and
+//! batch that runs share no CPU and no way. Services keep a whole core where there are three.
+//! Weights, idle classes and memory throttles are never written.
+//!
 //! **Unreachable objective.** Negative slack keeps batch off and renews the cool-down; after a
 //! minute of it `slo-unreachable-alone` says so once.
 //!

@@ -11,6 +11,9 @@
 //!
 //! **Degradation.** Needs no capability, no knob and no reading.
 //!
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). No knob is
+//! written.
+//!
 //! | rule | when | what |
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |

@@ -20,6 +20,9 @@
 //! **Degradation.** No idle class: weight. No weight either: that group is left alone, and the
 //! law differs from `none` only where it can. Needs no reading.
 //!
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). Only weights and
+//! idle classes are written.
+//!
 //! | rule | when | what |
 //! |---|---|---|
 //! | `service-first` | first step | largest weight for a service |

@@ -66,6 +66,10 @@
 //! it. Load not known: batch is not enabled. A service that is gone or idle has all slack. While
 //! batch has no work it keeps its first core, since work may appear at any moment.
 //!
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). Services and
+//! batch that runs share no CPU and no way. Services keep a whole core where there are three.
+//! Weights, idle classes and clocks are never written.
+//!
 //! **Unreachable objective.** Negative slack with batch off keeps it off, by the order of the
 //! tests; after a minute of it `slo-unreachable-alone` says so once.
 //!

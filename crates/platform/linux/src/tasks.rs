@@ -96,8 +96,9 @@ impl Tasks {
             ended.push((*id, end));
         }
         for (id, end) in ended {
-            self.running.remove(&id);
+            // What cannot be noted now is noted with the next sample.
             queue.ended(id, &end, clock::wall_unix_ms())?;
+            self.running.remove(&id);
         }
         Ok(())
     }

@@ -23,22 +23,32 @@ impl FileStore {
         let fail = |source| StoreError { doing: "open", name: path.display().to_string(), source };
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(fail)?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(fail)?;
+        let mut file = open(path).map_err(fail)?;
         cut_torn_end(&mut file).map_err(fail)?;
         File::open(folder).and_then(|f| f.sync_all()).map_err(fail)?;
         Ok(Self { path: path.to_path_buf(), file })
+    }
+
+    /// Writes a file beside it and lets that take its name.
+    fn write_new(&mut self, new: &Path, records: &[String]) -> io::Result<()> {
+        let _ = std::fs::remove_file(new);
+        let mut file = open(new)?;
+        let text: String = records.iter().flat_map(|record| [record.as_str(), "\n"]).collect();
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(new, &self.path)?;
+        self.file = file;
+        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
     }
 
     fn fail(&self, doing: &'static str) -> impl Fn(io::Error) -> StoreError + use<> {
         let name = self.path.display().to_string();
         move |source| StoreError { doing, name: name.clone(), source }
     }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 
 /// Cuts what follows the last line break: the rest of a write in whose middle the writer died.
@@ -79,9 +89,16 @@ impl Store for FileStore {
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    fn clear(&mut self) -> Result<(), StoreError> {
-        self.file.set_len(0).map_err(self.fail("clear"))?;
-        self.file.sync_all().map_err(self.fail("clear"))
+    fn replace(&mut self, records: &[String]) -> Result<(), StoreError> {
+        if records.is_empty() {
+            self.file.set_len(0).map_err(self.fail("clear"))?;
+            return self.file.sync_all().map_err(self.fail("clear"));
+        }
+        let new = self.path.with_extension("new");
+        self.write_new(&new, records).map_err(|error| {
+            let _ = std::fs::remove_file(&new);
+            self.fail("replace")(error)
+        })
     }
 }
 
@@ -102,8 +119,12 @@ mod tests {
         let mut again = FileStore::open(&path).unwrap();
         again.append("three").unwrap();
         assert_eq!(again.read().unwrap(), ["one", "two", "three"]);
-        again.clear().unwrap();
+        again.replace(&["two".into(), "four".into()]).unwrap();
+        again.append("five").unwrap();
+        assert_eq!(FileStore::open(&path).unwrap().read().unwrap(), ["two", "four", "five"]);
+        again.replace(&[]).unwrap();
         assert!(again.read().unwrap().is_empty());
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     /// A disk of 16 KiB; unmounted when dropped.
@@ -134,7 +155,11 @@ mod tests {
         let record = "x".repeat(1000);
         let written = (0..100).take_while(|_| store.append(&record).is_ok()).count();
         assert!((1..100).contains(&written), "{written} records on 16 KiB");
-        assert_eq!(store.read().unwrap(), vec![record; written]);
+        assert_eq!(store.read().unwrap(), vec![record.clone(); written]);
+        let more = vec![record.clone(); written];
+        assert!(store.replace(&more).is_err(), "there is no room for both");
+        assert_eq!(store.read().unwrap(), more, "the old ones are there");
+        store.replace(&[]).unwrap();
     }
 
     #[test]

@@ -3,13 +3,15 @@
 //! * [`Platform`]: a server as the agent sees it. The real one is `quell-linux`.
 //! * [`KnobJournal`]: old settings on disk before the first write, played back after any death.
 //! * [`Recorder`], [`Replay`]: a run written down, and gone through again.
-//! * [`Faulty`]: any platform with faults thrown at it.
+//! * [`Faulty`], [`FaultyStore`]: any platform, any store, with faults thrown at it.
 //! * [`Table`]: the smallest platform: knobs in a map. For tests of whatever sits above the seam.
 //! * [`conformance`]: what every platform must keep, as one test body.
 
 pub mod conformance;
 mod faulty;
+mod faulty_store;
 mod file_store;
+mod life;
 mod memory_store;
 mod platform;
 mod recorder;
@@ -18,7 +20,9 @@ mod table;
 mod undo;
 
 pub use faulty::{Fault, Faulty};
+pub use faulty_store::{FaultyStore, Medium, OnChange, StoreFault};
 pub use file_store::FileStore;
+pub use life::Life;
 pub use memory_store::MemoryStore;
 pub use platform::{Platform, PlatformError, Scope, Store, StoreError};
 pub use recorder::Recorder;

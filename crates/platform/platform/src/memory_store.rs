@@ -42,8 +42,13 @@ impl Store for MemoryStore {
         Ok(self.lock().clone())
     }
 
-    fn clear(&mut self) -> Result<(), StoreError> {
-        self.lock().clear();
+    fn replace(&mut self, new: &[String]) -> Result<(), StoreError> {
+        let mut records = self.lock();
+        if self.room.is_some_and(|room| new.len() > room) {
+            let source = io::Error::from(io::ErrorKind::StorageFull);
+            return Err(StoreError { doing: "replace", name: "memory".into(), source });
+        }
+        *records = new.to_vec();
         Ok(())
     }
 }

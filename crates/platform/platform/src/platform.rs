@@ -95,9 +95,10 @@ pub trait Store: Send {
     /// If it cannot be read.
     fn read(&mut self) -> Result<Vec<String>, StoreError>;
 
-    /// Empties it, durably.
+    /// Puts these records in the place of all, durably and at once: whoever reads finds all the
+    /// old ones or all the new ones, also after a death in between.
     ///
     /// # Errors
-    /// If the medium refuses.
-    fn clear(&mut self) -> Result<(), StoreError>;
+    /// If the medium refuses; then the old ones are there. To empty it needs no room.
+    fn replace(&mut self, records: &[String]) -> Result<(), StoreError>;
 }

@@ -7,7 +7,8 @@
 //! # Idea
 //! Write-ahead undo. A record says how to undo one knob's first change, in the kernel's own words
 //! (path and old text), and is durable before the knob is touched. Undoing twice is harmless, so
-//! the journal is only emptied after everything was put back and read back. Records are played in
+//! the journal is only emptied after everything was put back and read back, in one step: a death in
+//! the middle leaves all records. Records are played in
 //! reverse; what fails (exclusive CPU sets, quotas under a parent's) is tried again after the
 //! others, until nothing changes any more.
 
@@ -97,6 +98,8 @@ struct Record {
 pub struct KnobJournal<S> {
     store: S,
     known: BTreeSet<String>,
+    /// Whether the store may hold a record of a write that was not made.
+    unconfirmed: bool,
 }
 
 /// What a restore did.
@@ -116,7 +119,7 @@ impl<S: Store> KnobJournal<S> {
     /// If the store cannot be read.
     pub fn open(mut store: S) -> Result<Self, StoreError> {
         let known = records(&mut store)?.into_iter().map(|record| record.key).collect();
-        Ok(Self { store, known })
+        Ok(Self { store, known, unconfirmed: false })
     }
 
     /// Whether nothing needs to be taken back.
@@ -145,9 +148,31 @@ impl<S: Store> KnobJournal<S> {
             return Ok(());
         }
         let record = Record { key: key.to_owned(), undo: undo() };
-        self.store.append(&to_line(&record))?;
-        self.store.sync()?;
+        let written = self.drop_unconfirmed();
+        let written = written.and_then(|()| self.store.append(&to_line(&record)));
+        if let Err(error) = written.and_then(|()| self.store.sync()) {
+            // It may be there all the same. A restore must not play it, and a later record must
+            // tell how the knob stood then.
+            self.unconfirmed = true;
+            let _ = self.drop_unconfirmed();
+            return Err(error);
+        }
         self.known.insert(record.key);
+        Ok(())
+    }
+
+    /// Takes out records of writes that were never made.
+    fn drop_unconfirmed(&mut self) -> Result<(), StoreError> {
+        if self.unconfirmed {
+            let all = records(&mut self.store)?;
+            let before = all.len();
+            let kept: Vec<Record> =
+                all.into_iter().filter(|record| self.known.contains(&record.key)).collect();
+            if kept.len() < before {
+                self.store.replace(&kept.iter().map(to_line).collect::<Vec<_>>())?;
+            }
+            self.unconfirmed = false;
+        }
         Ok(())
     }
 
@@ -181,6 +206,7 @@ impl<S: Store> KnobJournal<S> {
             }
         }
         self.keep_only(open)?;
+        self.unconfirmed = false;
         Ok(report)
     }
 
@@ -200,13 +226,16 @@ impl<S: Store> KnobJournal<S> {
     }
 
     fn keep_only(&mut self, open: Vec<(String, Undo)>) -> Result<(), StoreError> {
-        self.store.clear()?;
-        self.known.clear();
-        for (key, undo) in open.into_iter().rev() {
-            self.store.append(&to_line(&Record { key: key.clone(), undo: vec![undo] }))?;
-            self.known.insert(key);
+        let one = |(key, undo): (String, Undo)| Record { key, undo: vec![undo] };
+        let kept: Vec<Record> = open.into_iter().rev().map(one).collect();
+        let replaced = self.store.replace(&kept.iter().map(to_line).collect::<Vec<_>>());
+        if replaced.is_ok() {
+            self.known = kept.into_iter().map(|record| record.key).collect();
+        } else if let Ok(there) = records(&mut self.store) {
+            // It may have been replaced all the same: on record is what can be read.
+            self.known = there.into_iter().map(|record| record.key).collect();
         }
-        self.store.sync()
+        replaced
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! * [`Scene`]: machine, services, batch, links, sensors, seed.
 //! * [`SimServer`]: the server itself, a [`quell_platform::Platform`]. Time passes only by sampling.
+//! * [`UndoFault`] and the mishaps of [`SimServer`]: CPUs go, workloads die, fork, move, come back.
 //! * [`Machine`], [`preset`]: machines of the published experiments.
 //! * [`Program`], [`program`]: what runs, in phases.
 //!
@@ -28,5 +29,5 @@ pub use machine::{
 };
 pub use mask::MAX_CPUS;
 pub use scene::{Actuation, Flow, Scene, SceneError, Sensing, SimBatch, SimService};
-pub use server::{SimServer, Truth};
+pub use server::{SimServer, Truth, UndoFault};
 pub use workload::{MissCurve, PROGRAMS, Phase, Program, ProgramError, program};

@@ -163,6 +163,9 @@ pub struct Scene {
     pub tick: Duration,
     /// Whether ticks grow, up to 32 times, while little changes.
     pub stretch: bool,
+    /// Whether CPU sets of groups must not overlap (`cpu_exclusive`). Then each begins with an
+    /// equal part of the CPUs.
+    pub exclusive_cpus: bool,
     /// Of all randomness.
     pub seed: u64,
 }
@@ -182,6 +185,7 @@ impl Scene {
             flow: Flow::default(),
             tick: Duration::from_millis(1),
             stretch: true,
+            exclusive_cpus: false,
             seed,
         }
     }

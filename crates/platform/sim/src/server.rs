@@ -4,11 +4,14 @@ mod body;
 mod capabilities;
 mod experiment;
 mod knobs;
+mod mishaps;
+mod queue;
 mod reading;
 mod sensors;
 mod tasks;
 mod truth;
 
+pub use mishaps::UndoFault;
 pub use truth::Truth;
 
 use crate::scene::{Scene, SceneError};
@@ -91,6 +94,101 @@ impl<S: Store> SimServer<S> {
         Ok(())
     }
 
+    /// Keeps the queue in a store of its own, and takes in what is there. Tasks that an agent which
+    /// died has left running, and that no longer run, are ready again.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written.
+    pub fn keep_queue_in(&mut self, store: Box<dyn Store>) -> Result<(), StoreError> {
+        self.body.tasks.keep_in(store)
+    }
+
+    /// How every knob stands, whatever is on its way: cheaper than the whole [`Truth`].
+    pub fn standing(&self) -> &std::collections::BTreeMap<Knob, Setting> {
+        self.body.knobs.all()
+    }
+
+    /// Nanoseconds since the server began.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.body.now()
+    }
+
+    /// Whether a knob's old setting is in the knob journal.
+    #[must_use]
+    pub fn is_recorded(&self, knob: &Knob) -> bool {
+        self.journal.knows(&knob.to_string())
+    }
+
+    /// CPUs that a tenant may really run on: those of its set that are there.
+    #[must_use]
+    pub fn effective_cpus(&self, tenant: &Tenant) -> quell_types::CpuSet {
+        self.body.effective_cpus(tenant)
+    }
+
+    /// Whether a tenant's group is gone.
+    #[must_use]
+    pub fn is_gone(&self, tenant: &Tenant) -> bool {
+        self.body.is_gone(tenant)
+    }
+
+    /// A CPU goes. Sets lose it for good where `legacy` (cgroup v1), else as long as it is away.
+    ///
+    /// # Errors
+    /// It is not there, or the last one.
+    pub fn unplug(&mut self, cpu: u32, legacy: bool) -> Result<(), String> {
+        self.body.unplug(cpu, legacy)
+    }
+
+    /// All CPUs that went are back.
+    pub fn plug_all(&mut self) {
+        self.body.plug_all();
+    }
+
+    /// The workload of a tenant ends, and its group goes with it.
+    ///
+    /// # Errors
+    /// There is no such tenant, or it is gone already.
+    pub fn vanish(&mut self, tenant: &Tenant) -> Result<(), String> {
+        self.body.vanish(tenant)
+    }
+
+    /// A tenant is back in a group made anew: another identity, counters at nothing, knobs as the
+    /// kernel makes them.
+    ///
+    /// # Errors
+    /// It is not gone.
+    pub fn come_back(&mut self, tenant: &Tenant) -> Result<(), String> {
+        self.body.come_back(tenant)
+    }
+
+    /// The processes of a batch group end, the group stays. Answers what ran.
+    ///
+    /// # Errors
+    /// There is no such batch group.
+    pub fn end_programs(&mut self, tenant: &Tenant) -> Result<Vec<Program>, String> {
+        let group = self.body.batch_group(tenant)?;
+        Ok(self.body.end_programs(group))
+    }
+
+    /// What runs in one batch group goes on in another.
+    ///
+    /// # Errors
+    /// One of them is no batch group.
+    pub fn move_programs(&mut self, from: &Tenant, to: &Tenant) -> Result<(), String> {
+        self.body.move_programs(from, to)
+    }
+
+    /// The next time that this knob is put back, it goes wrong like this.
+    pub fn spoil_undo(&mut self, knob: Knob, how: UndoFault) {
+        self.body.mishaps.spoil_undo(knob, how);
+    }
+
+    /// Forgets what [`SimServer::spoil_undo`] has in store.
+    pub fn calm(&mut self) {
+        self.body.mishaps.calm();
+    }
+
     /// From now on clients offer this load to a service.
     ///
     /// # Errors
@@ -119,7 +217,7 @@ impl<S: Store> SimServer<S> {
         let Some(old) = self.body.knobs.standing(knob) else {
             return Ok(Err(format!("{knob} is not here")));
         };
-        if let Err(why) = self.body.knobs.check(knob, to) {
+        if let Err(why) = self.body.check(knob, to) {
             return Ok(Err(why));
         }
         self.journal.before_write(&knob.to_string(), || vec![knobs::undo(knob, &old)])?;
@@ -144,7 +242,7 @@ impl<S: Store> SimServer<S> {
                 }
                 for group in &experiment.groups {
                     let knob = Knob::Frozen { tenant: group.clone() };
-                    let old = Setting::Flag(false);
+                    let Some(old) = self.body.knobs.standing(&knob) else { continue };
                     self.journal
                         .before_write(&knob.to_string(), || vec![knobs::undo(&knob, &old)])?;
                 }
@@ -164,6 +262,10 @@ impl<S: Store> Platform for SimServer<S> {
     }
 
     fn sample(&mut self, after: Duration, scope: Scope) -> Result<Sample, PlatformError> {
+        if let Err(error) = self.body.tasks.flush() {
+            self.advance(after);
+            return Err(PlatformError::Lost(error.to_string()));
+        }
         Ok(self.body.sample(after, scope))
     }
 
@@ -177,6 +279,8 @@ impl<S: Store> Platform for SimServer<S> {
     fn restore(&mut self) -> Result<(), PlatformError> {
         self.body.end_all();
         let report = self.journal.restore(&mut self.body)?;
+        // A queue that cannot be written must not keep the knobs from being put back.
+        let _ = self.body.tasks.flush();
         if report.failed.is_empty() {
             return Ok(());
         }
@@ -188,12 +292,36 @@ impl<S: Store> Platform for SimServer<S> {
     }
 }
 
+impl Body {
+    fn take_back(&mut self, undo: &Undo) -> Result<(), String> {
+        let (knob, to) = knobs::from_undo(undo)?;
+        if self.is_dying() {
+            return Err("the agent is dead".into());
+        }
+        let fault = self.mishaps.undo_fault(&knob);
+        match &fault {
+            Some(UndoFault::Refuse) => return Err(format!("{knob}: Input/output error")),
+            Some(UndoFault::DieBefore(life)) => {
+                life.end();
+                self.dying = Some(life.clone());
+                return Err("the agent is dead".into());
+            }
+            _ => {}
+        }
+        // What is gone needs no putting back.
+        if !knob.tenant().is_some_and(|tenant| self.is_gone(tenant)) {
+            self.set_now(&knob, &to)?;
+        }
+        if let Some(UndoFault::DieAfter(life)) = fault {
+            life.end();
+            self.dying = Some(life);
+        }
+        Ok(())
+    }
+}
+
 impl Undoer for Body {
     fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
-        let back = |body: &mut Body, undo: &Undo| {
-            let (knob, to) = knobs::from_undo(undo)?;
-            body.set_now(&knob, &to)
-        };
-        changes.iter().map(|undo| back(self, undo)).collect()
+        changes.iter().map(|undo| self.take_back(undo)).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! A small machine for tests: a service, a batch group, knobs in a table, a disk that may be full.
 
 use super::*;
+use crate::decisions::DecisionLog;
 use crate::known_laws;
 use crate::status::Status;
 use quell_config::Raw;
@@ -110,10 +111,16 @@ impl Platform for Disk {
     }
 }
 
-pub(crate) fn session<P: Platform>(platform: P, law: &str) -> (tempfile::TempDir, Session<P>) {
+pub(crate) const STARTED: Introduction = Introduction { word: "started", pid: 1, say: |_| () };
+
+pub(crate) fn session<P: Platform>(
+    platform: P,
+    law: &str,
+) -> (tempfile::TempDir, Session<P, DecisionLog>) {
     let folder = tempfile::tempdir().unwrap();
     let log = DecisionLog::open(&StateDir(folder.path().to_owned())).unwrap();
-    let session = Session::begin(platform, &config(law), log, "started", |_| ()).unwrap();
+    let begun = Session::begin(platform, &config(law), log, STARTED);
+    let Ok(session) = begun else { panic!("the session must begin") };
     (folder, session)
 }
 

@@ -1,8 +1,8 @@
 //! The loop on a table.
 
-use super::testing::{Disk, frozen, idle, knob, session, table};
+use super::testing::{Disk, STARTED, frozen, idle, knob, session, table};
 use super::*;
-use crate::decisions::read_entries;
+use crate::decisions::{DecisionLog, read_entries};
 use quell_linux::StateDir;
 use std::path::Path;
 
@@ -59,8 +59,8 @@ fn a_disk_that_is_full_from_the_start_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let log = DecisionLog::open(&StateDir(folder.path().to_owned())).unwrap();
     let config = super::testing::config("quell");
-    let error = Session::begin(disk, &config, log, "started", |_| ()).err().unwrap();
-    assert!(matches!(error, Trouble::Platform(PlatformError::Journal(_))), "{error}");
+    let (error, _) = Session::begin(disk, &config, log, STARTED).err().unwrap();
+    assert!(matches!(error, SessionError::Platform(PlatformError::Journal(_))), "{error}");
 }
 
 #[test]

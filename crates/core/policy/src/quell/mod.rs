@@ -68,6 +68,16 @@
 //! * No cpuidle driver, or bare metal: idle CPUs halt as ever.
 //! * No RDT: the cache part is left out. With it, batch keeps its ways apart from the services'.
 //!
+//! # Invariants
+//! Checked after every step of every fault run (`quell-faults`):
+//! * Services keep all CPUs: their CPU sets and clocks are never written.
+//! * Batch that runs at all is in the idle class, and no budget is under 0.02 CPU.
+//! * A *reported breach* is the rule `slo-missed`: an objective was missed in two full windows
+//!   running. Batch is then off or at its floor (`least_cpus` a group) within two fast periods,
+//!   also when two faults meet: freezer and budget are both written, and each makes up for the
+//!   other.
+//! * Where cache ways can be set, batch that runs shares none with services.
+//!
 //! # Rules
 //! | rule | when |
 //! |---|---|
@@ -191,9 +201,9 @@ impl Quell {
         let why = Reason { rule, precedence: Precedence::Emergency, inputs };
         for batch in &setup.batch {
             let frozen = Knob::Frozen { tenant: batch.name.clone() };
-            if setup.controls(&frozen) {
-                self.ledger.set(setup, frozen, Setting::Flag(held), &why);
-            } else if held {
+            self.ledger.set(setup, frozen, Setting::Flag(held), &why);
+            // Also where it is frozen: should that be refused or lost, it is at its floor.
+            if held {
                 let knob = Knob::CpuBandwidth { tenant: batch.name.clone() };
                 let least = budget::bandwidth_of(self.params.least_cpus);
                 self.ledger.set(setup, knob, Setting::Bandwidth(least), &why);

@@ -2,11 +2,12 @@
 
 use super::experiment::Player;
 use super::knobs::KnobTable;
+use super::mishaps::Mishaps;
 use super::sensors::Sensors;
 use super::tasks::Tasks;
-use crate::mask::Mask;
 use crate::scene::Scene;
 use crate::world::World;
+use quell_platform::Life;
 use quell_types::{
     BatchSpec, CpuSet, Experiment, ExperimentTrace, Knob, Outcome, ServiceSpec, Setting, Setup,
     TaskId, Tenant,
@@ -27,6 +28,9 @@ pub(crate) struct Body {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) last: u64,
     pages_bytes_per_s: f64,
+    pub(crate) mishaps: Mishaps,
+    /// Who died while putting knobs back.
+    pub(crate) dying: Option<Life>,
 }
 
 impl Body {
@@ -44,7 +48,7 @@ impl Body {
         };
         let tenants: Vec<Tenant> = names.cloned().collect();
         (setup.services, setup.batch) = (services, batch);
-        let knobs = KnobTable::new(&setup, &world.machine, scene.actuation);
+        let knobs = KnobTable::new(&setup, &world.machine, scene.actuation, scene.exclusive_cpus);
         setup.knobs = knobs.ranges();
         Self {
             sensors: Sensors::new(scene, tenants.len()),
@@ -54,6 +58,8 @@ impl Body {
             outcomes: Vec::new(),
             last: 0,
             pages_bytes_per_s: scene.actuation.pages_bytes_per_s,
+            mishaps: Mishaps::default(),
+            dying: None,
             world,
             setup,
             tenants,
@@ -127,7 +133,7 @@ impl Body {
 
     /// Sets a knob at once; what was on its way to it is forgotten.
     pub(crate) fn set_now(&mut self, knob: &Knob, to: &Setting) -> Result<(), String> {
-        self.knobs.check(knob, to)?;
+        self.check(knob, to)?;
         self.knobs.forget_pending(knob);
         self.knobs.settle(knob, to);
         self.take_effect(knob, to);
@@ -137,9 +143,12 @@ impl Body {
     fn take_effect(&mut self, knob: &Knob, to: &Setting) {
         let group = knob.tenant().map_or(Ok(0), |tenant| self.group(tenant));
         let Ok(group) = group else { return };
+        if let Setting::Cpus(set) = to {
+            let mask = self.effective(set);
+            return self.world.set_cpus(group, mask);
+        }
         let world = &mut self.world;
         match (knob, to) {
-            (Knob::Cpus { .. }, Setting::Cpus(set)) => world.set_cpus(group, Mask::from(set)),
             (Knob::CpuBandwidth { .. }, Setting::Bandwidth(bandwidth)) => {
                 let period_ns = bandwidth.period_us * 1_000;
                 let quota = bandwidth.quota_us().map(|us| (us * 1_000, period_ns));
@@ -231,8 +240,13 @@ impl Body {
         self.knobs.forget_all_pending();
     }
 
+    pub(crate) fn is_dying(&self) -> bool {
+        self.dying.as_ref().is_some_and(Life::is_over)
+    }
+
     /// What an agent had in memory is gone.
     pub(crate) fn forget_agent(&mut self) {
+        self.dying = None;
         self.player = None;
         self.traces.clear();
         self.outcomes.clear();

@@ -4,7 +4,8 @@ use crate::machine::Machine;
 use crate::scene::Actuation;
 use quell_platform::Undo;
 use quell_types::{
-    BytesPerSecond, CpuBandwidth, Gap, Kilohertz, Knob, KnobRange, Reading, Setting, Setup, Tenant,
+    BytesPerSecond, CpuBandwidth, CpuSet, Gap, Kilohertz, Knob, KnobRange, Reading, Setting, Setup,
+    Tenant,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,7 +30,12 @@ pub(crate) struct KnobTable {
 }
 
 impl KnobTable {
-    pub(crate) fn new(setup: &Setup, machine: &Machine, actuation: Actuation) -> Self {
+    pub(crate) fn new(
+        setup: &Setup,
+        machine: &Machine,
+        actuation: Actuation,
+        exclusive: bool,
+    ) -> Self {
         let mut ranges = BTreeMap::new();
         for (name, links) in setup
             .services
@@ -37,7 +43,7 @@ impl KnobTable {
             .map(|s| (&s.name, None))
             .chain(setup.batch.iter().map(|b| (&b.name, Some(&b.links))))
         {
-            ranges.extend(group_ranges(setup, name, links.is_some()));
+            ranges.extend(group_ranges(setup, name, links.is_some(), exclusive));
             ranges.extend(cache_ranges(machine, name, links.is_some()));
             for link in links.into_iter().flatten() {
                 let knob = Knob::EgressCeiling { tenant: name.clone(), link: link.clone() };
@@ -53,8 +59,11 @@ impl KnobTable {
             let cpus = setup.managed_cpus.iter().map(|cpu| Knob::DutyCycle { cpu });
             ranges.extend(cpus.map(|knob| (knob, KnobRange::Duty { parts })));
         }
-        let standing: BTreeMap<Knob, Setting> =
+        let mut standing: BTreeMap<Knob, Setting> =
             ranges.iter().map(|(knob, r)| (knob.clone(), first(knob, r))).collect();
+        if exclusive {
+            split_sets(setup, &mut standing);
+        }
         let shown = standing.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect();
         let (pending, classes) = (Vec::new(), BTreeSet::new());
         Self { ranges, shown, standing, pending, actuation, classes }
@@ -67,6 +76,11 @@ impl KnobTable {
     /// How a knob stands, whatever is on its way.
     pub(crate) fn standing(&self, knob: &Knob) -> Option<Setting> {
         self.standing.get(knob).cloned()
+    }
+
+    /// How all knobs stand.
+    pub(crate) fn all(&self) -> &BTreeMap<Knob, Setting> {
+        &self.standing
     }
 
     /// How all knobs read.
@@ -88,6 +102,9 @@ impl KnobTable {
         if !fits(range, to) {
             return Err(format!("{knob} does not take {to}: Invalid argument"));
         }
+        if matches!(range, KnobRange::Cpus { exclusive: true, .. }) && self.overlaps(knob, to) {
+            return Err(format!("{knob} does not take {to}: Invalid argument"));
+        }
         let Some(tenant) = knob.tenant().filter(|_| is_of_class(knob)) else { return Ok(()) };
         let full = |range: &KnobRange| match range {
             KnobRange::Ways { classes, .. } => self.classes.len() + 1 >= *classes as usize,
@@ -99,6 +116,41 @@ impl KnobTable {
             ));
         }
         Ok(())
+    }
+
+    /// Whether a CPU set shares a CPU with another group's, as it stands or soon will.
+    fn overlaps(&self, knob: &Knob, to: &Setting) -> bool {
+        let Setting::Cpus(to) = to else { return false };
+        let other = |(k, s): (&Knob, &Setting)| match s {
+            Setting::Cpus(set) if k != knob => !set.is_disjoint(to),
+            _ => false,
+        };
+        let coming = self.pending.iter().map(|(_, k, s)| (k, s));
+        // What is on its way counts in place of what stands.
+        let later = |k: &Knob| self.pending.iter().any(|(_, pending, _)| pending == k);
+        let standing = self.standing.iter().filter(|(k, _)| !later(k));
+        coming.chain(standing).any(other)
+    }
+
+    /// Settings of a group's own knobs as the kernel makes a group.
+    pub(crate) fn first_of_group(&self, tenant: &Tenant) -> Vec<(Knob, Setting)> {
+        let own = |knob: &&Knob| {
+            let of_group = !matches!(
+                knob,
+                Knob::EgressCeiling { .. } | Knob::LlcWays { .. } | Knob::MemoryBandwidth { .. }
+            );
+            of_group && knob.tenant() == Some(tenant)
+        };
+        let mine = self.ranges.keys().filter(own);
+        mine.map(|knob| (knob.clone(), first(knob, &self.ranges[knob]))).collect()
+    }
+
+    pub(crate) fn forget_pending_of(&mut self, tenant: &Tenant) {
+        let (gone, kept) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(_, knob, _)| knob.tenant() == Some(tenant));
+        self.pending = kept;
+        gone.iter().for_each(|(_, knob, _)| self.show(knob));
     }
 
     /// Sends a checked setting on its way; true if it takes effect at once.
@@ -171,12 +223,28 @@ fn is_of_class(knob: &Knob) -> bool {
     matches!(knob, Knob::LlcWays { .. })
 }
 
+/// Sets that must not overlap: each tenant begins with an equal part, batch with the lowest CPUs.
+fn split_sets(setup: &Setup, standing: &mut BTreeMap<Knob, Setting>) {
+    let tenants = setup.batch.iter().map(|b| &b.name).chain(setup.services.iter().map(|s| &s.name));
+    let tenants: Vec<&Tenant> = tenants.collect();
+    let part = (setup.managed_cpus.len() / tenants.len().max(1)).max(1);
+    for (number, tenant) in tenants.into_iter().enumerate() {
+        let mine: CpuSet = setup.managed_cpus.iter().skip(number * part).take(part).collect();
+        standing.insert(Knob::Cpus { tenant: tenant.clone() }, Setting::Cpus(mine));
+    }
+}
+
 /// Knobs of a control group: a service's CPUs and weight, everything of a batch group's.
-fn group_ranges(setup: &Setup, name: &Tenant, is_batch: bool) -> Vec<(Knob, KnobRange)> {
+fn group_ranges(
+    setup: &Setup,
+    name: &Tenant,
+    is_batch: bool,
+    exclusive: bool,
+) -> Vec<(Knob, KnobRange)> {
     let tenant = || name.clone();
     let within = setup.managed_cpus.clone();
     let mut all = vec![
-        (Knob::Cpus { tenant: tenant() }, KnobRange::Cpus { within, exclusive: false }),
+        (Knob::Cpus { tenant: tenant() }, KnobRange::Cpus { within, exclusive }),
         (Knob::CpuWeight { tenant: tenant() }, KnobRange::Weight { min: 1, max: 10_000 }),
     ];
     if setup.topology.nodes.len() > 1 {

@@ -26,18 +26,20 @@ impl Body {
         self.world.settle_all();
         let names = self.tenants.clone();
         let tenants = names.into_iter().enumerate();
-        Sample {
+        let mut sample = Sample {
             time: Time(due),
             wall_unix_ms: EPOCH_MS + due / 1_000_000,
             host: self.host(scope),
-            tenants: tenants.map(|(g, name)| (name, self.tenant(g, scope))).collect(),
+            tenants: tenants.map(|(g, name)| (name, self.tenant_now(g, scope))).collect(),
             links: self.links(),
             knobs: self.knobs.read(),
             tasks: self.tasks.records(),
             experiments: std::mem::take(&mut self.traces),
             outcomes: std::mem::take(&mut self.outcomes),
             link_capacity: self.setup.links.iter().map(|l| (l.name.clone(), l.capacity)).collect(),
-        }
+        };
+        self.hide_gone(&mut sample);
+        sample
     }
 
     fn host(&self, scope: Scope) -> HostReading {
@@ -83,7 +85,7 @@ impl Body {
         if there { self.sensors.read(self.world.now) } else { Err(Gap::absent(why)) }
     }
 
-    fn tenant(&self, group: usize, scope: Scope) -> TenantReading {
+    pub(super) fn tenant(&self, group: usize, scope: Scope) -> TenantReading {
         let of = &self.world.groups[group];
         let is_service = group < self.setup.services.len();
         if scope == Scope::Fast {

@@ -1,7 +1,9 @@
 //! The queue's tasks: programs with an end, started and stopped by actions.
 
+use super::queue::QueueLog;
 use crate::workload::{Program, program};
 use crate::world::World;
+use quell_platform::{Store, StoreError};
 use quell_types::{TaskEnd, TaskId, TaskRecord, TaskSpec, TaskState, Time};
 use std::collections::BTreeMap;
 
@@ -12,6 +14,7 @@ pub(crate) struct Tasks {
     records: BTreeMap<TaskId, TaskRecord>,
     works: BTreeMap<TaskId, usize>,
     last_id: i64,
+    log: QueueLog,
 }
 
 impl Tasks {
@@ -32,8 +35,37 @@ impl Tasks {
             started: None,
             last_end: None,
         };
+        self.log.note(&record);
         self.records.insert(id, record);
         id
+    }
+
+    /// Keeps the queue in a store, and takes in what is there. What runs no longer is ready again.
+    pub(crate) fn keep_in(&mut self, store: Box<dyn Store>) -> Result<(), StoreError> {
+        let stored = self.log.open(store)?;
+        if !stored.is_empty() {
+            self.records = stored.into_iter().map(|record| (record.id, record)).collect();
+        }
+        for record in self.records.values_mut() {
+            if record.state == TaskState::Running && !self.works.contains_key(&record.id) {
+                record.state = TaskState::Ready;
+                (record.pid, record.last_end) = (None, Some(TaskEnd::Stopped));
+                self.log.note(record);
+            }
+        }
+        let last = self.records.keys().last().map_or(0, |id| id.0);
+        self.last_id = self.last_id.max(last);
+        self.log.flush()
+    }
+
+    /// Writes down what could not be written before.
+    pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
+        self.log.flush()
+    }
+
+    /// Whether this work is a task of the queue.
+    pub(crate) fn owns(&self, work: usize) -> bool {
+        self.works.values().any(|own| *own == work)
     }
 
     pub(crate) fn start(
@@ -55,11 +87,17 @@ impl Tasks {
             record.attempts += 1;
             let gives_up = record.attempts > record.spec.retries;
             record.state = if gives_up { TaskState::Failed } else { TaskState::Ready };
+            self.log.note(record);
             return Err(why);
         };
-        record.state = TaskState::Running;
-        record.started = Some(time);
-        record.pid = Some(1_000 + task.0 as u32);
+        let running = TaskRecord {
+            state: TaskState::Running,
+            started: Some(time),
+            pid: Some(1_000 + task.0 as u32),
+            ..record.clone()
+        };
+        self.log.write(&running).map_err(|error| error.to_string())?;
+        *record = running;
         self.works.insert(task, world.add_work(group, &program, None));
         Ok(())
     }
@@ -73,6 +111,7 @@ impl Tasks {
             record.attempts += 1;
             record.pid = None;
             record.last_end = Some(TaskEnd::Exited { status: 0 });
+            self.log.note(record);
         }
     }
 
@@ -83,6 +122,7 @@ impl Tasks {
             record.state = TaskState::Ready;
             record.pid = None;
             record.last_end = Some(TaskEnd::Stopped);
+            self.log.note(record);
         }
         Ok(())
     }

@@ -2,12 +2,16 @@
 
 use super::body::Body;
 use crate::world::World;
-use quell_types::Tenant;
+use quell_types::{CpuSet, Knob, Setting, Tenant};
 use std::collections::BTreeMap;
 
 /// The state of the simulated hardware, without noise or delay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truth {
+    /// How every knob stands, whatever is on its way.
+    pub knobs: BTreeMap<Knob, Setting>,
+    /// CPUs that each tenant may really run on.
+    pub cpus: BTreeMap<Tenant, CpuSet>,
     /// Bytes held in all last-level caches, by tenant.
     pub llc_bytes: BTreeMap<Tenant, f64>,
     /// Bytes held in each last-level cache, all tenants.
@@ -41,6 +45,8 @@ impl Body {
         };
         let services = self.setup.services.iter().zip(&world.services);
         Truth {
+            knobs: self.knobs.all().clone(),
+            cpus: self.tenants.iter().map(|t| (t.clone(), self.effective_cpus(t))).collect(),
             llc_bytes: by_tenant(&|g| world.held_by(g)),
             held_by_domain: world.caches.iter().map(|c| c.all_held()).collect(),
             traffic_bytes: by_tenant(&|g| world.groups[g].traffic_bytes),

@@ -63,6 +63,11 @@ impl Service {
         }
     }
 
+    /// What clients offer.
+    pub(crate) fn load(&self) -> &Load {
+        &self.load
+    }
+
     /// Another load from now on.
     pub(crate) fn set_load(&mut self, load: Load) {
         self.load = load;

@@ -1,0 +1,145 @@
+//! What each law's essay promises (section *Invariants* in `quell-policy`).
+
+use crate::KnobKind;
+use crate::audit::View;
+use quell_policy::Law;
+use quell_types::{CpuSet, Knob, Setting, Tenant};
+
+/// Whether a law ever writes such a knob.
+pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
+    use KnobKind::{Bandwidth, Cpus, Egress, Frequency, Idle, Memory, Weight};
+    match law {
+        Law::None => false,
+        Law::OsOnly => matches!(kind, Weight | Idle),
+        Law::Static => matches!(kind, Cpus | Bandwidth | Egress),
+        Law::Thesis => !matches!(kind, Weight | Idle | Frequency),
+        Law::Heracles => !matches!(kind, Weight | Idle | Memory),
+        Law::Quell => !matches!(kind, Cpus | Frequency),
+        #[allow(unreachable_patterns, reason = "laws that join later state theirs here")]
+        _ => true,
+    }
+}
+
+/// What does not hold of what a law wants.
+pub(crate) fn check(
+    law: Law,
+    view: &View<'_>,
+    left_to_others: &dyn Fn(&Knob) -> bool,
+) -> Option<String> {
+    if view.held {
+        return None;
+    }
+    let off = |tenant: &Tenant| is_off(view, tenant, left_to_others);
+    let found = match law {
+        Law::Thesis | Law::Heracles => apart(view, &off).or_else(|| ways_apart(view, &off)),
+        Law::Static => cpus_apart(view, &|_| false),
+        Law::Quell => ways_apart(view, &off).or_else(|| lent(view)),
+        _ => None,
+    };
+    found.map(|what| format!("law: {law}: {what}"))
+}
+
+fn wanted<'a>(view: &'a View<'_>, knob: &Knob) -> Option<&'a Setting> {
+    view.engine.standing().get(knob).map(|standing| &standing.setting)
+}
+
+/// Whether a group is wanted held, by freezer or by the least CPU time; or the knob that would hold
+/// it was left to others, who may let it run.
+fn is_off(view: &View<'_>, tenant: &Tenant, left_to_others: &dyn Fn(&Knob) -> bool) -> bool {
+    let freezer = Knob::Frozen { tenant: tenant.clone() };
+    let bandwidth = Knob::CpuBandwidth { tenant: tenant.clone() };
+    if left_to_others(&freezer) || left_to_others(&bandwidth) {
+        return true;
+    }
+    let (frozen, limit) = (wanted(view, &freezer), wanted(view, &bandwidth));
+    let starved = match limit {
+        Some(Setting::Bandwidth(limit)) => limit.limit_cpus.is_some_and(|cpus| cpus.0 <= 0.001),
+        _ => false,
+    };
+    frozen == Some(&Setting::Flag(true)) || starved
+}
+
+fn set_of(view: &View<'_>, tenant: &Tenant) -> Option<CpuSet> {
+    match wanted(view, &Knob::Cpus { tenant: tenant.clone() })? {
+        Setting::Cpus(set) => Some(set.clone()),
+        _ => None,
+    }
+}
+
+/// Services keep a core, and share none with batch that runs.
+fn apart(view: &View<'_>, off: &dyn Fn(&Tenant) -> bool) -> Option<String> {
+    let core = |set: &CpuSet| {
+        let whole = |cpu: u32| view.setup.topology.siblings(cpu).is_subset(set);
+        let one_core = view.setup.managed_cpus.len() < 3 * siblings(view);
+        one_core || set.iter().any(whole)
+    };
+    for service in &view.setup.services {
+        if let Some(set) = set_of(view, &service.name)
+            && !core(&set)
+        {
+            return Some(format!("{} keeps no whole core: {set}", service.name));
+        }
+    }
+    cpus_apart(view, off)
+}
+
+fn siblings(view: &View<'_>) -> usize {
+    let first = view.setup.managed_cpus.iter().next();
+    first.map_or(1, |cpu| view.setup.topology.siblings(cpu).len().max(1))
+}
+
+fn cpus_apart(view: &View<'_>, off: &dyn Fn(&Tenant) -> bool) -> Option<String> {
+    for service in &view.setup.services {
+        for batch in view.setup.batch.iter().filter(|b| !off(&b.name)) {
+            let (Some(a), Some(b)) = (set_of(view, &service.name), set_of(view, &batch.name))
+            else {
+                continue;
+            };
+            if !a.is_disjoint(&b) {
+                return Some(format!("{} on {a} overlaps {} on {b}", service.name, batch.name));
+            }
+        }
+    }
+    None
+}
+
+fn ways_apart(view: &View<'_>, off: &dyn Fn(&Tenant) -> bool) -> Option<String> {
+    let mask = |tenant: &Tenant, domain: u32| {
+        let knob = Knob::LlcWays { tenant: tenant.clone(), domain };
+        match wanted(view, &knob) {
+            Some(Setting::Ways(mask)) => Some(*mask),
+            _ => None,
+        }
+    };
+    let domains = view.setup.knobs.keys().filter_map(|knob| match knob {
+        Knob::LlcWays { domain, .. } => Some(*domain),
+        _ => None,
+    });
+    for domain in domains {
+        for service in &view.setup.services {
+            for batch in view.setup.batch.iter().filter(|b| !off(&b.name)) {
+                let masks = (mask(&service.name, domain), mask(&batch.name, domain));
+                if let (Some(a), Some(b)) = masks
+                    && a & b != 0
+                {
+                    return Some(format!("ways of {} and {} overlap", service.name, batch.name));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Batch is in the idle class from the first step on, unless that was left to others.
+fn lent(view: &View<'_>) -> Option<String> {
+    let standing = view.engine.standing();
+    let wrong = |(knob, s): &(&Knob, &quell_control::Standing)| match (knob, &s.setting) {
+        (Knob::CpuIdle { .. }, Setting::Flag(idle)) => !idle,
+        (Knob::CpuBandwidth { .. }, Setting::Bandwidth(b)) => {
+            b.limit_cpus.is_some_and(|cpus| cpus.0 < 0.02)
+        }
+        _ => false,
+    };
+    let (knob, stands) = standing.iter().find(wrong)?;
+    Some(format!("{knob} at {}", stands.setting))
+}

@@ -1,0 +1,231 @@
+//! Small machines, and what runs on them under which law: enough for every site to be written.
+
+use crate::dice::Dice;
+use crate::{KnobKind, Site};
+use quell_policy::Law;
+use quell_sim::{Load, Machine, Program, Scene, SimBatch, SimService, preset, program};
+use quell_types::{BatchSpec, BytesPerSecond, LinkSpec, ServiceSpec, Slo, Tenant};
+use std::fmt::Write;
+
+/// Name of the program that tasks of the queue run.
+pub(crate) const TASK: &str = "task";
+/// Requests a second that a service of these scenes can serve at most, about.
+const PEAK_QPS: f64 = 120.0;
+const TARGET_S: f64 = 0.060;
+
+/// A scene, and the agent that guards it.
+pub(crate) struct Drawn {
+    pub(crate) law: Law,
+    pub(crate) config: String,
+    pub(crate) scene: Scene,
+}
+
+/// Draws a scene in which `site` is written.
+pub(crate) fn draw(dice: &mut Dice, seed: u64, site: Option<Site>) -> Drawn {
+    let law = law_for(dice, site);
+    let exclusive = site.is_none_or(|site| site == Site::Set(KnobKind::Cpus)) && dice.one_in(3);
+    let machine = if exclusive { machine("vm2", 1, 4, 1) } else { machine_for(dice, site) };
+    let links = dice.one_in(3) || concerns(site, KnobKind::Egress);
+    let mut scene = Scene::new(machine, seed);
+    scene.tick = std::time::Duration::from_millis(10);
+    scene.sensing.period = std::time::Duration::from_millis(500);
+    scene.exclusive_cpus = exclusive;
+    if links {
+        let capacity = BytesPerSecond::from_bits(1e8);
+        scene.links = vec![LinkSpec { name: "eth0".into(), capacity }];
+    }
+    let services = if !exclusive && dice.one_in(5) { 2 } else { 1 };
+    let groups = if exclusive { 1 } else { dice.between(1, 2) };
+    scene.services = (0..services).map(|n| service(dice, n, services, links)).collect();
+    scene.batch = (0..groups).map(|n| batch(dice, n, links)).collect();
+    let instructions = if site == Some(Site::StopTask) { 3e11 } else { 3e9 };
+    let work =
+        Program { work_instructions: Some(instructions), name: TASK.into(), ..named("integer") };
+    scene.programs = vec![work];
+    Drawn { law, config: config(dice, law, site), scene }
+}
+
+fn concerns(site: Option<Site>, kind: KnobKind) -> bool {
+    matches!(site, Some(Site::Set(k) | Site::Restore(k)) if k == kind)
+}
+
+/// A law that writes there.
+fn law_for(dice: &mut Dice, site: Option<Site>) -> Law {
+    use Law::{Heracles, OsOnly, Quell, Static, Thesis};
+    let all = [Law::None, OsOnly, Static, Thesis, Heracles, Quell, Quell];
+    let some: &[Law] = match site {
+        Some(Site::Set(kind) | Site::Restore(kind)) => match kind {
+            KnobKind::Cpus => &[Thesis, Heracles, Static],
+            KnobKind::Bandwidth => &[Quell, Static],
+            KnobKind::Weight | KnobKind::Idle => &[OsOnly, Quell],
+            KnobKind::Freezer => &[Thesis, Heracles],
+            KnobKind::Egress => &[Quell, Thesis, Heracles, Static],
+            KnobKind::Ways => &[Quell, Thesis, Heracles],
+            KnobKind::Memory => &[Quell],
+            KnobKind::Frequency => &[Heracles],
+        },
+        Some(Site::Free) => &[Static, Thesis, Heracles],
+        Some(Site::Play) => &[Quell],
+        Some(Site::StopTask) => &[Thesis, Heracles],
+        _ => &all,
+    };
+    dice.pick(some).copied().unwrap_or_default()
+}
+
+fn named(name: &str) -> Program {
+    program(name).unwrap_or_else(|| unreachable!("{name} is a program of the simulator"))
+}
+
+fn machine(name: &str, sockets: u32, cores: u32, threads: u32) -> Machine {
+    let of = preset(name).unwrap_or_else(|| unreachable!("{name} is a preset"));
+    let mut machine = Machine {
+        sockets_per_server: sockets,
+        cores_per_domain: cores,
+        threads_per_core: threads,
+        ..of
+    };
+    machine.clock.turbo = vec![(cores, machine.clock.base_khz)];
+    // As many classes of service as there may be tenants.
+    if let Some(allocation) = &mut machine.allocation {
+        allocation.classes = 16;
+    }
+    machine
+}
+
+fn machine_for(dice: &mut Dice, site: Option<Site>) -> Machine {
+    let kind = match site {
+        Some(Site::Set(kind) | Site::Restore(kind)) => Some(kind),
+        _ => None,
+    };
+    let throttled = || machine("platinum-8163", 1, 3, 1);
+    let powered = || machine("haswell2", 2, 2, 1);
+    match kind {
+        Some(KnobKind::Memory) => throttled(),
+        Some(KnobKind::Frequency) => powered(),
+        Some(KnobKind::Ways) => match dice.below(3) {
+            0 => throttled(),
+            1 => powered(),
+            _ => machine("arm-mpam", 1, 4, 1),
+        },
+        _ => match dice.below(8) {
+            0 => throttled(),
+            1 => powered(),
+            2 => machine("arm-mpam", 1, 4, 1),
+            3 => machine("e5-2683v4", 1, 2, 2),
+            4 => machine("vm2", 1, 4, 1),
+            _ => machine("vm2", 1, 2, 1),
+        },
+    }
+}
+
+fn on(links: bool) -> Vec<quell_types::Link> {
+    if links { vec!["eth0".into()] } else { vec![] }
+}
+
+fn service(dice: &mut Dice, number: u64, of: u64, links: bool) -> SimService {
+    let name = ["web", "shop"][number as usize % 2];
+    let peak = PEAK_QPS / of as f64;
+    SimService {
+        spec: ServiceSpec {
+            name: name.into(),
+            slo: Slo { percentile_frac: 0.95, target_s: TARGET_S },
+            peak_qps: (!dice.one_in(4)).then_some(peak),
+            links: on(links),
+        },
+        program: named("search"),
+        workers: 2,
+        instructions: 3e7,
+        variation: 0.4,
+        request_bytes: 100,
+        response_bytes: 20_000,
+        load: load(dice, peak),
+    }
+}
+
+/// Calm and busy stretches, silence, and more than can be served.
+fn load(dice: &mut Dice, peak: f64) -> Load {
+    const SHARES: [f64; 9] = [0.0, 0.1, 0.2, 0.2, 0.4, 0.6, 0.8, 0.95, 1.2];
+    let mut at_s = 0.0;
+    let mut steps = Vec::new();
+    while at_s < 400.0 {
+        let share = dice.pick(&SHARES).copied().unwrap_or(0.2);
+        steps.push((at_s, share * peak));
+        at_s += dice.between(6, 40) as f64;
+    }
+    Load::Steps(steps)
+}
+
+fn batch(dice: &mut Dice, number: u64, links: bool) -> SimBatch {
+    const NAMES: [&str; 4] = ["integer", "stream-llc", "stream-dram", "phased"];
+    let name = Tenant::from(["jobs", "more"][number as usize % 2]);
+    let programs = dice.between(0, 1);
+    let programs = (0..programs)
+        .map(|_| Program { threads: 1, ..named(dice.pick(&NAMES).copied().unwrap_or("integer")) });
+    let programs = programs.collect();
+    let takes_tasks = number == 0;
+    SimBatch { spec: BatchSpec { name, links: on(links), takes_tasks, max_tasks: 2 }, programs }
+}
+
+fn config(dice: &mut Dice, law: Law, site: Option<Site>) -> String {
+    let mut text = String::new();
+    let fast = dice.pick(&["0.25", "0.5", "1.0"]).copied().unwrap_or("0.5");
+    let on_change = if dice.one_in(3) { "give-up" } else { "reassert" };
+    let parameters = match law {
+        Law::Quell => format!("period_s = {fast}\n"),
+        Law::Static => fixed(dice, site),
+        Law::Thesis => thesis(dice, site),
+        Law::Heracles => heracles(dice, site),
+        _ => String::new(),
+    };
+    let _ = write!(
+        text,
+        "[agent]\nlaw = \"{law}\"\ninterval_s = 1.0\nfast_interval_s = {fast}\n\
+         on_foreign_change = \"{on_change}\"\n[[service]]\nname = \"web\"\ncgroup = \"/web\"\n\
+         p95 = \"60ms\"\n[[batch]]\nname = \"jobs\"\ncgroup = \"/jobs\"\n"
+    );
+    if !parameters.is_empty() {
+        let _ = write!(text, "[law.{law}]\n{parameters}");
+    }
+    text
+}
+
+fn fixed(dice: &mut Dice, site: Option<Site>) -> String {
+    let mut text = String::new();
+    if concerns(site, KnobKind::Bandwidth) || dice.one_in(2) {
+        text += "batch_limit_cpus = 0.5\n";
+    }
+    if concerns(site, KnobKind::Cpus) || site == Some(Site::Free) || dice.one_in(2) {
+        text += "batch_cpu_count = 1\n";
+    }
+    if concerns(site, KnobKind::Egress) || dice.one_in(2) {
+        text += "batch_egress_frac = 0.3\n";
+    }
+    text
+}
+
+/// Shorter periods than the thesis' own, so that more is decided in an hour.
+fn thesis(dice: &mut Dice, site: Option<Site>) -> String {
+    let stops = site == Some(Site::StopTask) || dice.one_in(3);
+    let on_disable = if stops { "stop-tasks" } else { "freeze" };
+    let limiter = if dice.one_in(2) { "mba" } else { "cores" };
+    let step = if dice.one_in(3) { "0.5" } else { "0.0" };
+    format!(
+        "top_period_s = 3.0\ncore_memory_period_s = 2.0\nsettle_s = 1.5\ncool_down_s = 2.0\n\
+         on_disable = \"{on_disable}\"\ndram_limiter = \"{limiter}\"\n\
+         sub_core_step_cores = {step}\ndram_limit_bytes_per_s = 8e9\n"
+    )
+}
+
+fn heracles(dice: &mut Dice, site: Option<Site>) -> String {
+    let stops = site == Some(Site::StopTask) || dice.one_in(3);
+    let on_disable = if stops { "stop-tasks" } else { "freeze" };
+    let power = if concerns(site, KnobKind::Frequency) || dice.one_in(2) {
+        "tdp_w = 20.0\nguaranteed_khz = 2300000\n"
+    } else {
+        ""
+    };
+    format!(
+        "top_period_s = 3.0\ncore_memory_period_s = 2.0\nsettle_s = 2.0\ncool_down_s = 4.0\n\
+         on_disable = \"{on_disable}\"\npeak_dram_bytes_per_s = 2e10\n{power}"
+    )
+}
