@@ -106,10 +106,18 @@ impl Drive {
     /// # Errors
     /// The simulated platform failed.
     pub(crate) fn step(&mut self) -> anyhow::Result<Step> {
-        self.next = (self.next + 1) % self.steps;
+        // The first sample is a full one, as in `quell guard`: laws whose loops take whole seconds
+        // then see full samples.
+        let span = match self.last {
+            None => Duration::ZERO,
+            Some(_) => {
+                self.next = (self.next + 1) % self.steps;
+                self.step
+            }
+        };
         let full = self.next == 0;
         let scope = if full { Scope::Full } else { Scope::Fast };
-        let mut sample = self.server.sample(self.step, scope)?;
+        let mut sample = self.server.sample(span, scope)?;
         self.spoil(&mut sample);
         self.counts.refused += sample.outcomes.iter().filter(|o| o.error.is_some()).count() as u64;
         self.counts.experiments += sample.experiments.len() as u64;

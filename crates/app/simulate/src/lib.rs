@@ -59,6 +59,8 @@ pub struct Simulated {
     pub report: ScenarioReport,
     /// The same with tables and plots.
     pub section: Section,
+    /// Digest of the decision journal by point.
+    pub digests: Vec<(String, String)>,
     /// Journals by point, if they were kept.
     pub journals: Vec<(String, String)>,
 }
@@ -96,16 +98,18 @@ pub fn simulate(
         ..empty(scenario)
     };
     let section = report::section(scenario, &results, &report);
+    let digests =
+        results.points.iter().map(|(p, played)| (run::shown(p), played.digest.clone())).collect();
     let journals = results.points.into_iter();
     let journals = journals.filter_map(|(p, played)| Some((run::shown(&p), played.journal?)));
-    Ok(Simulated { section, journals: journals.collect(), report })
+    Ok(Simulated { section, digests, journals: journals.collect(), report })
 }
 
 fn pending(scenario: &Scenario) -> Simulated {
     let figures = scenario.expects.iter().map(figure::unmeasured).collect();
     let report = ScenarioReport { figures, ..empty(scenario) };
     let section = report::section(scenario, &figure::Results::default(), &report);
-    Simulated { report, section, journals: Vec::new() }
+    Simulated { report, section, digests: Vec::new(), journals: Vec::new() }
 }
 
 fn empty(scenario: &Scenario) -> ScenarioReport {

@@ -4,7 +4,7 @@ use crate::alone::{Alone, batch_alone, paces, peak_of, services_alone};
 use crate::figure::Results;
 use crate::play::play;
 use crate::stage::{ChosenLaw, Stage, stage};
-use crate::text::{Point, Scenario};
+use crate::text::{Point, Scenario, ScenarioErrors};
 use crate::{Options, metric};
 use anyhow::Context;
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ pub(crate) fn run(
     let seed = options.seed.unwrap_or(scenario.seed);
     let mut stages = Vec::new();
     for point in &points {
-        let mut stage =
-            stage(scenario, point, seed).map_err(|e| anyhow::anyhow!("{}:{e}", scenario.name))?;
+        let mut stage = stage(scenario, point, seed)
+            .map_err(|errors| ScenarioErrors::new(&scenario.name, errors))?;
         if let Some(law) = options.law.filter(|law| *law != stage.law.law) {
             stage.law = ChosenLaw { law, params: Default::default() };
         }

@@ -1,8 +1,8 @@
 //! How fast simulation is: a fixed scene with a guard running.
 
-use crate::Scenario;
 use crate::drive::Drive;
 use crate::stage::stage;
+use crate::{Scenario, ScenarioErrors};
 use anyhow::Context;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,8 @@ pub fn speed(simulated_s: u64) -> anyhow::Result<Speed> {
 fn ratio(simulated_s: u64, stretch: bool) -> anyhow::Result<f64> {
     let scenario = Scenario::parse("speed", SCENE).context("the scene of the speed test")?;
     let point = scenario.points().into_iter().next().unwrap_or_default();
-    let mut stage = stage(&scenario, &point, 1).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let mut stage =
+        stage(&scenario, &point, 1).map_err(|errors| ScenarioErrors::new("speed", errors))?;
     stage.scene.stretch = stretch;
     for (service, (load, _)) in stage.scene.services.iter_mut().zip(&stage.loads) {
         service.load = load.offered(1.0);

@@ -102,6 +102,13 @@ fn impossible_machines_are_refused() {
 
 #[test]
 fn all_errors_come_at_once_in_the_order_of_the_text() {
+    let text = with("cores 4", "threads 3")
+        .replace("x 2", "x none")
+        .replace("policy thesis", "policy tesis");
+    let found =
+        errors(&text.replace("service xapian", "service xapain").replace("run 5s", "run 5"));
+    let places: Vec<&str> = found.iter().map(|e| e.split(": ").next().unwrap()).collect();
+    assert_eq!(places, ["2:9", "5:9", "8:21", "9:8", "11:5"], "{found:?}");
     let text = with("run 5s", "ran 5s").replace("vary load", "varry load");
     let found = errors(&text);
     assert!(

@@ -67,6 +67,17 @@ fn a_scenario_is_repeated_to_the_byte_and_a_seed_changes_it() {
     assert_ne!(first.0, once(4, 1).0);
 }
 
+/// Digests of the decision journals of all laws. They change with the simulator and with any law;
+/// when that is meant, replace the file by what the failing test prints.
+#[test]
+fn the_journals_of_all_laws_are_the_golden_ones() {
+    let played = play(GUARDED, &Options { jobs: 2, ..Options::default() });
+    let lines: String =
+        played.digests.iter().map(|(point, digest)| format!("{point}  {digest}\n")).collect();
+    let golden = include_str!("golden/journals.txt");
+    assert!(lines == golden, "the journals changed; their digests are now:\n{lines}");
+}
+
 #[test]
 fn another_law_takes_the_place_of_the_scenarios() {
     let law = "os-only".parse().ok();

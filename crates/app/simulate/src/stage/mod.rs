@@ -14,7 +14,7 @@ use crate::text::{
     Axis, Condition, Line, Load, Point, Scenario, ScenarioError, Statement, Word, duration,
     fraction, rate, unknown,
 };
-use quell_sim::{Program, Scene, SceneError};
+use quell_sim::{Program, Scene, SceneError, preset};
 use quell_types::{BytesPerSecond, Knob, LinkSpec, Setting, Tenant};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,60 +54,112 @@ pub(crate) struct Stage {
 pub(crate) fn check(scenario: &Scenario) -> Vec<ScenarioError> {
     let mut errors: Vec<ScenarioError> = Vec::new();
     for point in scenario.wanted() {
-        if let Err(error) = stage(scenario, &point, scenario.seed) {
+        for error in stage(scenario, &point, scenario.seed).err().into_iter().flatten() {
             if !errors.contains(&error) {
                 errors.push(error);
             }
-            if errors.len() >= 20 {
-                break;
-            }
+        }
+        if errors.len() >= MOST_ERRORS {
+            break;
         }
     }
     errors
 }
 
+/// More errors than this help nobody.
+const MOST_ERRORS: usize = 20;
+
+/// Errors of statements that do not depend on each other.
+#[derive(Default)]
+struct Errors(Vec<ScenarioError>);
+
+impl Errors {
+    fn keep<T>(&mut self, result: Result<T, ScenarioError>) -> Option<T> {
+        result.map_err(|error| self.0.push(error)).ok()
+    }
+}
+
 /// Makes a point ready.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
-pub(crate) fn stage(scenario: &Scenario, point: &Point, seed: u64) -> Result<Stage, ScenarioError> {
-    let statements = filled(scenario, point)?;
+/// All that is wrong with it.
+pub(crate) fn stage(
+    scenario: &Scenario,
+    point: &Point,
+    seed: u64,
+) -> Result<Stage, Vec<ScenarioError>> {
+    let statements = filled(scenario, point).map_err(|error| vec![error])?;
     let of = |kind: &'static str| statements.iter().filter(move |s| s.kind() == kind);
-    let machine = of("machine").next_back().ok_or_else(|| {
-        ScenarioError::new(1, 1, "the scenario names no machine", "`machine NAME`")
-    })?;
-    let mut stage = Stage {
-        scene: Scene::new(machine::read(machine)?, seed),
-        law: ChosenLaw::none(),
-        pins: Vec::new(),
-        events: Vec::new(),
-        timing: Timing::default(),
-        loads: Vec::new(),
+    let mut errors = Errors::default();
+    let Some(machine) = of("machine").next_back() else {
+        let missing = ScenarioError::new(1, 1, "the scenario names no machine", "`machine NAME`");
+        return Err(vec![missing]);
     };
-    let programs = of("program").map(program::read).collect::<Result<Vec<_>, _>>()?;
-    let programs: BTreeMap<String, Program> =
-        programs.into_iter().map(|p| (p.name.clone(), p)).collect();
-    stage.scene.programs = programs.values().cloned().collect();
-    of("link").try_for_each(|s| stage.add_link(s))?;
-    of("sensors").try_for_each(|s| stage.set_sensors(s))?;
-    of("service").try_for_each(|s| tenants::add_service(&mut stage, s, &programs))?;
-    of("batch").try_for_each(|s| tenants::add_batch(&mut stage, s, &programs))?;
-    stage.scene.validate().map_err(|error| at_its_statement(&error, machine, &statements))?;
+    // What runs on a machine that cannot be is looked at all the same, on one with many CPUs.
+    let read = errors.keep(machine::read(machine)).or_else(|| preset("numaconnect"));
+    let Some(read) = read else { return Err(errors.0) };
+    let mut stage = Stage::empty(Scene::new(read, seed));
+    let programs = stage.read_tenants(&statements, &mut errors);
     if let Some(statement) = of("policy").next_back() {
-        stage.law = law::read(statement, scenario.pending.is_some())?;
+        let law = errors.keep(law::read(statement, scenario.pending.is_some()));
+        stage.law = law.unwrap_or_else(ChosenLaw::none);
     }
     if let Some(statement) = of("run").next_back() {
-        stage.timing = read_timing(statement)?;
+        stage.timing = errors.keep(read_timing(statement)).unwrap_or_default();
     }
     for statement in of("at") {
-        let event = event::read(statement, &stage, &programs)?;
-        stage.events.push(event);
+        let event = errors.keep(event::read(statement, &stage, &programs));
+        stage.events.extend(event);
     }
     stage.events.sort_by_key(|event| event.at);
-    Ok(stage)
+    if errors.0.is_empty()
+        && let Err(error) = stage.scene.validate()
+    {
+        errors.0.push(at_its_statement(&error, machine, &statements));
+    }
+    if errors.0.is_empty() { Ok(stage) } else { Err(errors.0) }
 }
 
 impl Stage {
+    fn empty(scene: Scene) -> Self {
+        Self {
+            scene,
+            law: ChosenLaw::none(),
+            pins: Vec::new(),
+            events: Vec::new(),
+            timing: Timing::default(),
+            loads: Vec::new(),
+        }
+    }
+
+    /// Programs, links, services and batch; answers the programs.
+    fn read_tenants(
+        &mut self,
+        statements: &[Statement],
+        errors: &mut Errors,
+    ) -> BTreeMap<String, Program> {
+        let of = |kind: &'static str| statements.iter().filter(move |s| s.kind() == kind);
+        let mut programs = BTreeMap::new();
+        for statement in of("program") {
+            let program = errors.keep(program::read(statement));
+            programs.extend(program.map(|p| (p.name.clone(), p)));
+        }
+        self.scene.programs = programs.values().cloned().collect();
+        for s in of("link") {
+            errors.keep(self.add_link(s));
+        }
+        for s in of("sensors") {
+            errors.keep(self.set_sensors(s));
+        }
+        for s in of("service") {
+            errors.keep(tenants::add_service(self, s, &programs));
+        }
+        for s in of("batch") {
+            errors.keep(tenants::add_batch(self, s, &programs));
+        }
+        programs
+    }
+
     fn add_link(&mut self, statement: &Statement) -> Result<(), ScenarioError> {
         let mut words = statement.head.words();
         words.expect("link")?;

@@ -1,3 +1,5 @@
+//! How PARTIES gives and takes, tick by tick, and what holds whatever it sees.
+
 use super::*;
 use crate::testing::{Standing, observe, setup};
 use quell_types::{Knob, Setting};
