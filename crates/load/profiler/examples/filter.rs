@@ -1,10 +1,10 @@
 //! Collaborative filtering by stochastic gradient descent, written twice: as one would at first, and
-//! after `quell tune` (B-E8). `cargo run --release --example filter -- before|after [EPOCHS]`.
+//! sparing what it takes most of (B-E8). `cargo run --release --example filter -- before|after [EPOCHS]`.
 //!
 //! Both learn factors of users and items from the same made-up ratings, and print the error of what
 //! they predict, the time of learning and the largest footprint.
 //!
-//! | tune says | before | after |
+//! | spares | before | after |
 //! |---|---|---|
 //! | room in the shared cache, traffic to memory | ratings of 24 bytes, factors in `f64` | 3 bytes a rating, factors in `f32` |
 //! | address translations, prefetchers | ratings in random order, each vector a heap block | ratings by user, factors in one block |

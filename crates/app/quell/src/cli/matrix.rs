@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 0.7)]
     window: f64,
     #[command(flatten)]
-    measure: measure::Args,
+    measure: measure::Common,
     /// Writes the table as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Where, and with which kernels.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Common {
     /// The workload's CPUs; all but the last if left out.
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     pub(crate) service: ServiceArgs,
 }
 
-impl Args {
+impl Common {
     pub(crate) fn seats(&self) -> anyhow::Result<Seats> {
         let (cpus, pressure) = (self.cpus.as_ref(), self.pressure_cpus.as_ref());
         Ok(Seats::choose(cpus, pressure, self.same_core)?)

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
     #[command(flatten)]
-    measure: measure::Args,
+    measure: measure::Common,
     /// Writes the predictions as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,

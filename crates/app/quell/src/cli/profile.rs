@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
-    measure: measure::Args,
+    measure: measure::Common,
     /// The share of its speed alone that the workload has to keep.
     #[arg(long, value_name = "FRAC", default_value_t = 0.95)]
     threshold: f64,

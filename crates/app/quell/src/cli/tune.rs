@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    measure: measure::Args,
+    measure: measure::Common,
     /// What counts as progress: auto, runs, lines, bytes, or a text that printed lines hold.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     progress: Progress,

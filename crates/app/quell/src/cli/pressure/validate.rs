@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    measure: measure::Args,
+    measure: measure::Common,
     /// Rounds over all levels and pairs; more narrow the noise.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
