@@ -8,7 +8,7 @@ use crate::scenes::TASK;
 use crate::{FaultKind, Site};
 use quell_platform::{Fault, Platform};
 use quell_sim::{Program, program};
-use quell_types::{Knob, Tenant};
+use quell_types::{Knob, KnobRange, Tenant};
 use std::time::Duration;
 
 /// Programs in a group beyond which it forks no more.
@@ -141,6 +141,13 @@ impl Arena {
     }
 
     fn leave(&mut self, dice: &mut Dice, tenant: &Tenant, least_s: f64) -> Option<String> {
+        // Where sets must not overlap, whoever makes the group anew must find CPUs for it: not
+        // simulated.
+        let exclusive =
+            |range: &KnobRange| matches!(range, KnobRange::Cpus { exclusive: true, .. });
+        if self.faulty.setup().knobs.values().any(exclusive) {
+            return None;
+        }
         self.server().vanish(tenant).ok()?;
         let seconds = least_s + dice.between(0, 10_000) as f64 / 1e3;
         self.after(seconds, Later::ComeBack(tenant.clone()));

@@ -18,6 +18,21 @@ fn five_thousand_faults_break_nothing() {
 }
 
 #[test]
+fn seeds_that_once_broke_something_hold() {
+    for (seed, once) in [
+        (17_179_902_066, "panic: growth of a counter that wrapped overflowed a window"),
+        (17_180_011_977, "ours: a clock jump in an experiment, and its freezer was left to others"),
+        (17_180_019_127, "as found: the medium denied that the knob journal had been replaced"),
+        (17_183_930_846, "ours: a setting of our own was taken for a change by others"),
+        (17_187_007_740, "ours: the same, with a write on its way"),
+        (51_539_683_480, "as found: an experiment on a group that others had frozen"),
+        (51_539_835_029, "as found: an experiment on a group that others had frozen"),
+    ] {
+        assert_eq!(replay(seed).unwrap().broken, None, "{once}");
+    }
+}
+
+#[test]
 fn an_episode_is_played_again_exactly() {
     let seed = (9 << 10) | 5;
     let played = replay(seed).unwrap();

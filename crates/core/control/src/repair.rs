@@ -92,6 +92,9 @@ impl Repair {
             .as_ref()
             .is_some_and(|c| same_setting(c, wanted) && !same_setting(c, real));
         if !changed {
+            // What stood before is no longer what we wrote last: should it be wanted again, finding
+            // this setting is no change by others.
+            care.confirmed = None;
             return Advice::Write;
         }
         if on_change == ForeignChange::GiveUp {
@@ -152,6 +155,21 @@ mod tests {
         }
         assert_eq!(said[..5], vec![Advice::Reassert; 5]);
         assert_eq!(said[5], Advice::GiveUp);
+    }
+
+    #[test]
+    fn our_own_write_of_something_else_is_no_change_by_others() {
+        let mut repair = Repair::default();
+        let mut advise = |ms, wanted: &Setting, real: &Setting| {
+            repair.advise(at(ms), &knob(), wanted, real, ForeignChange::GiveUp)
+        };
+        assert_eq!(advise(0, &WANTED, &REAL), Advice::Write);
+        repair.confirm(&knob(), &WANTED);
+        let mut advise = |ms, wanted: &Setting, real: &Setting| {
+            repair.advise(at(ms), &knob(), wanted, real, ForeignChange::GiveUp)
+        };
+        assert_eq!(advise(1, &REAL, &WANTED), Advice::Write, "wanted otherwise");
+        assert_eq!(advise(2, &WANTED, &REAL), Advice::Write, "and back before it was confirmed");
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Body {
     pub(crate) fn start_task(&mut self, task: TaskId, tenant: &Tenant) -> Result<(), String> {
         let group = self.batch_group(tenant)?;
         let time = quell_types::Time(self.world.now);
-        self.tasks.start(task, group, time, &mut self.world)
+        self.tasks.start(task, (group, tenant), time, &mut self.world)
     }
 
     pub(crate) fn stop_task(&mut self, task: TaskId) -> Result<(), String> {

@@ -4,7 +4,7 @@ use super::queue::QueueLog;
 use crate::workload::{Program, program};
 use crate::world::World;
 use quell_platform::{Store, StoreError};
-use quell_types::{TaskEnd, TaskId, TaskRecord, TaskSpec, TaskState, Time};
+use quell_types::{TaskEnd, TaskId, TaskRecord, TaskSpec, TaskState, Tenant, Time};
 use std::collections::BTreeMap;
 
 /// All tasks.
@@ -71,7 +71,7 @@ impl Tasks {
     pub(crate) fn start(
         &mut self,
         task: TaskId,
-        group: usize,
+        (group, tenant): (usize, &Tenant),
         time: Time,
         world: &mut World,
     ) -> Result<(), String> {
@@ -91,6 +91,7 @@ impl Tasks {
             return Err(why);
         };
         let running = TaskRecord {
+            spec: TaskSpec { tenant: Some(tenant.clone()), ..record.spec.clone() },
             state: TaskState::Running,
             started: Some(time),
             pid: Some(1_000 + task.0 as u32),
