@@ -33,6 +33,8 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("quell.predict", schema_for!(quell_profiler::predict::PredictReport)),
         ("quell.prediction", schema_for!(predict::Predictions)),
         ("quell.tune", schema_for!(quell_profiler::Tuning)),
+        ("quell.faults", schema_for!(quell_faults::FaultReport)),
+        ("quell.calibration", schema_for!(quell_calibrate::Report)),
         ("quell.status", schema_for!(quell_agent::Status)),
     ];
     all.extend(measured);

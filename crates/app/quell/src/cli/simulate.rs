@@ -1,5 +1,6 @@
 //! `quell simulate`: scenarios on the simulated server.
 
+mod faults;
 mod lc_be;
 
 use super::files;
@@ -32,6 +33,8 @@ Examples:
   quell simulate my.scenario --seed 7 --json result.json
   quell simulate --all --json scenarios.json
   quell simulate --speed --json speed.json
+  quell simulate --faults --hours 10 --json faults.json
+  quell simulate --calibrate --json calibration.json
   quell simulate lc-be --service xapian --machine e5-2683v4 --cores 8 \\
       --batch stream-llc --load 0.1..1.0 --policy thesis --json rows.json
 
@@ -42,7 +45,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
     /// An experiment of the library by its id, or a file.
-    #[arg(value_name = "SCENARIO", conflicts_with_all = ["all", "list", "speed"])]
+    #[arg(value_name = "SCENARIO", conflicts_with_all = ["all", "list", "speed", "faults", "calibrate"])]
     scenarios: Vec<String>,
     /// Lists the library.
     #[arg(long)]
@@ -53,6 +56,12 @@ pub(crate) struct Args {
     /// Measures how fast simulation is, beside real time.
     #[arg(long)]
     speed: bool,
+    /// Fits the simulator to the published tables from scratch, which takes minutes, and prints
+    /// every parameter and cell. The figures that Quell carries stay as they are.
+    #[arg(long)]
+    calibrate: bool,
+    #[command(flatten)]
+    faults: faults::Args,
     #[command(flatten)]
     how: How,
     /// Writes tables and plots, and the decision journal of each run.
@@ -91,6 +100,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(What::LcBe(args)) => return lc_be::run(args),
         None if args.list => return files::print_text(&list()?.to_text()),
         None if args.speed => return speed(&args.how),
+        None if args.faults.faults => return faults::run(&args.faults, &args.how),
+        None if args.calibrate => return calibrate(&args.how),
         None => {}
     }
     let scenarios = match args.all {
@@ -136,14 +147,13 @@ fn list() -> anyhow::Result<Table> {
 }
 
 impl How {
-    fn options(&self, keep_journals: bool) -> Options {
+    fn jobs(&self) -> usize {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Options {
-            law: self.policy,
-            seed: self.seed,
-            jobs: self.jobs.unwrap_or(cpus),
-            keep_journals,
-        }
+        self.jobs.unwrap_or(cpus).max(1)
+    }
+
+    fn options(&self, keep_journals: bool) -> Options {
+        Options { law: self.policy, seed: self.seed, jobs: self.jobs(), keep_journals }
     }
 
     fn write(&self, value: &impl Serialize) -> anyhow::Result<()> {
@@ -262,4 +272,16 @@ fn speed(how: &How) -> anyhow::Result<()> {
         ))?;
     }
     how.write(&speed)
+}
+
+fn calibrate(how: &How) -> anyhow::Result<()> {
+    let report = quell_calibrate::calibrate(quell_calibrate::Effort::default(), &mut |line| {
+        eprintln!("{line}");
+    });
+    if !how.silent() {
+        let (held, cells) = (report.cells_held, report.cells.len());
+        files::print_text(&report.markdown())?;
+        files::print_text(&format!("{held} of {cells} cells within tolerance"))?;
+    }
+    how.write(&report)
 }

@@ -22,11 +22,11 @@
 //! ```text
 //! every slow_period_s, in a virtual machine, while limits are at work:
 //!   thin = slack < shrink_below_slack ? thin + 1 : thin - 1/2
-//!   if thin >= 3 and the wait is over:  free least least free free least least free
+//!   if thin >= 3, no hold is under way and the wait is over:  free least least free free least least free
 //!     a free window misses, and is no better than before:    limits help, wait doubles
 //!     mean free >= mean least - margin and mean free >= 0:   free
 //!     otherwise:                                             limits help, wait doubles
-//! while free: two windows in a row that miss: limits again, wait doubles
+//! while free: two windows in a row that miss: batch is held, then limited; wait doubles
 //! ```
 //!
 //! # Degradation
@@ -64,6 +64,8 @@ pub(super) enum Order {
     Least(&'static str),
     /// Limits are back, from their least on.
     LimitAnew(&'static str),
+    /// Free batch and a missed objective: it is held.
+    Hold(&'static str),
 }
 
 /// Trials and what they showed.
@@ -98,8 +100,15 @@ impl Fill {
         matches!(self.state, State::Limiting { .. })
     }
 
-    /// Looks at a full window; to be called once in every slow period.
-    pub(super) fn step(&mut self, setup: &Setup, params: &QuellParams, seen: &Signals) -> Order {
+    /// Looks at a full window; to be called once in every slow period. `may_try` says that a trial
+    /// may begin now.
+    pub(super) fn step(
+        &mut self,
+        setup: &Setup,
+        params: &QuellParams,
+        seen: &Signals,
+        may_try: bool,
+    ) -> Order {
         if setup.topology.hypervisor.is_none() || !params.try_free {
             return Order::Limit;
         }
@@ -112,7 +121,7 @@ impl Fill {
             State::Limiting { thin } => {
                 let more = if slack < params.shrink_below_slack { 1.0 } else { -0.5 };
                 *thin = (*thin + more).clamp(0.0, MOST_THIN);
-                if *thin < THIN || seen.time < self.next_trial {
+                if *thin < THIN || seen.time < self.next_trial || !may_try {
                     return Order::Limit;
                 }
                 self.state = State::Trying { before: slack, seen: Vec::new() };
@@ -133,7 +142,8 @@ impl Fill {
             State::Free { misses } => {
                 *misses = if slack < 0.0 { *misses + 1 } else { 0 };
                 if *misses >= MISSES {
-                    return self.limit_again(seen.time, "slo-missed");
+                    self.limit_again(seen.time, "slo-missed");
+                    return Order::Hold("slo-missed");
                 }
                 Order::Free("limits-do-not-help")
             }
@@ -189,7 +199,7 @@ mod tests {
                 cost_s: None,
                 load: None,
             };
-            let order = fill.step(&setup, &params, &seen);
+            let order = fill.step(&setup, &params, &seen, true);
             free = matches!(order, Order::Free(_));
             orders.push(order);
         }
@@ -236,7 +246,7 @@ mod tests {
         };
         let orders = play(true, 60, harm);
         assert_eq!(orders[39], Order::Free("limits-do-not-help"));
-        assert_eq!(orders[41], Order::LimitAnew("slo-missed"));
+        assert_eq!(orders[41], Order::Hold("slo-missed"));
     }
 
     #[test]

@@ -74,6 +74,11 @@ impl Guard {
         self.hold.is_some()
     }
 
+    /// Whether batch may be tried free: it is not held, or was for as long as planned.
+    pub(super) fn may_try(&self, time: Time) -> bool {
+        self.hold.is_none_or(|hold| time >= hold.until)
+    }
+
     /// Takes a level of trust that something else decided; true if batch was held.
     pub(super) fn take_over(&mut self, trust: f64) -> bool {
         (self.trust, self.misses) = (trust, 0);
@@ -162,7 +167,7 @@ impl Guard {
         self.misses = if missed { self.misses + 1 } else { 0 };
     }
 
-    fn begin_hold(&mut self, signals: &Signals) -> Judgement {
+    pub(super) fn begin_hold(&mut self, signals: &Signals) -> Judgement {
         self.fail(signals.time);
         self.trust = self.params.least_trust;
         self.hold = Some(Hold {

@@ -215,9 +215,8 @@ impl Quell {
         let slow = signals.time >= self.next_slow;
         if slow {
             self.next_slow = signals.time + Duration::from_secs_f64(self.params.slow_period_s);
-        }
-        if slow {
-            let order = self.fill.step(setup, &self.params, signals);
+            let may_try = self.guard.may_try(signals.time);
+            let order = self.fill.step(setup, &self.params, signals, may_try);
             self.follow(setup, signals, order);
         }
         if self.fill.is_limiting() {
@@ -231,9 +230,13 @@ impl Quell {
             Order::Limit => return,
             Order::Free(rule) => (rule, self.params.most_trust),
             Order::Least(rule) | Order::LimitAnew(rule) => (rule, self.params.least_trust),
+            Order::Hold(rule) => {
+                self.guard.begin_hold(signals);
+                return self.hold(setup, true, rule, signals.inputs());
+            }
         };
         if self.guard.take_over(trust) {
-            self.hold(setup, false, rule, signals.inputs());
+            self.hold(setup, false, "thaw", signals.inputs());
         }
         if matches!(order, Order::Free(_)) {
             let shares = Shares::free(setup, &self.harm);

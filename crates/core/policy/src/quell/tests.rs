@@ -166,6 +166,23 @@ fn an_objective_out_of_reach_even_alone_keeps_batch_off_and_is_said_once() {
 }
 
 #[test]
+fn in_a_virtual_machine_that_suffers_from_idle_cpus_batch_ends_free() {
+    let (mut setup, mut standing, mut law) = (machine(), Standing::default(), law());
+    setup.topology.hypervisor = Some("kvm".into());
+    for i in 0..240 {
+        let limited = ["stream", "spin"]
+            .iter()
+            .any(|group| standing.frozen(group) || standing.quota_cpus(group).is_some());
+        let slack = if limited { -0.2 } else { 0.3 };
+        standing.step(&mut law, &setup, seen(&setup, f64::from(i) * 0.25, slack));
+    }
+    assert_eq!((standing.quota_cpus("stream"), standing.frozen("stream")), (None, false));
+    for rule in ["slo-missed", "thaw", "try-free", "try-limits", "limits-do-not-help"] {
+        assert!(standing.rules.iter().any(|r| r == rule), "{rule}");
+    }
+}
+
+#[test]
 fn a_group_is_held_at_most_one_percent_of_the_time() {
     let (setup, mut standing) = (machine(), Standing::default());
     let mut law = law();
