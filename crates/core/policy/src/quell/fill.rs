@@ -22,7 +22,7 @@
 //! ```text
 //! every slow_period_s, in a virtual machine, while limits are at work:
 //!   thin = slack < shrink_below_slack ? thin + 1 : thin - 1/2
-//!   if thin >= 3, no hold is under way and the wait is over:  free least least free free least least free
+//!   if thin >= 3, no hold is under way and the wait is over:  least free free least least free free least
 //!     a free window misses, and is no better than before:    limits help, wait doubles
 //!     mean free >= mean least - margin and mean free >= 0:   free
 //!     otherwise:                                             limits help, wait doubles
@@ -41,7 +41,7 @@ use quell_types::{Setup, Time};
 use std::time::Duration;
 
 /// Whether batch is free in each window of a trial.
-const ORDER: [bool; 8] = [true, false, false, true, true, false, false, true];
+const ORDER: [bool; 8] = [false, true, true, false, false, true, true, false];
 /// Thin windows, less half of the others, that make a trial worth while.
 const THIN: f64 = 3.0;
 /// More says nothing new, and would take long to forget.
@@ -125,7 +125,7 @@ impl Fill {
                     return Order::Limit;
                 }
                 self.state = State::Trying { before: slack, seen: Vec::new() };
-                Order::Free("try-free")
+                Order::Least("try-limits")
             }
             State::Trying { before, seen: windows } => {
                 let (before, was_free) = (*before, ORDER[windows.len()]);
