@@ -1,6 +1,7 @@
 //! Services by name: what a request is, how many are served at once, what is promised.
 
 use crate::stage::Peak;
+use quell_sim::calibrated::{SILO, XAPIAN};
 use quell_sim::{SimService, program};
 use quell_types::{ServiceSpec, Slo};
 
@@ -19,16 +20,16 @@ pub(crate) struct Known {
     pub(crate) peak: Peak,
 }
 
-/// All of them. Work and rates are assumed until they are calibrated
+/// All of them. The work of xapian and silo is fitted, that of `search` assumed
 /// (`docs/experiments/simulator.md`).
 pub(crate) const KNOWN: &[Known] = &[
     // T-24, T-25: about 5 ms at low load, above 10 ms at full load, to be kept under 15 ms.
     Known {
         name: "xapian",
         program: "xapian",
-        instructions: 4.5e6,
-        variation: 1.0,
-        response_bytes: 2_000,
+        instructions: XAPIAN.instructions,
+        variation: XAPIAN.variation,
+        response_bytes: 1_000,
         percentile_frac: 0.95,
         target_s: 0.015,
         peak: Peak::AtTail { percentile_frac: 0.95, latency_s: 0.0105 },
@@ -37,9 +38,9 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         name: "silo",
         program: "silo",
-        instructions: 0.25e6,
-        variation: 0.8,
-        response_bytes: 200,
+        instructions: SILO.instructions,
+        variation: SILO.variation,
+        response_bytes: 1_000,
         percentile_frac: 0.95,
         target_s: 0.001,
         peak: Peak::AtTail { percentile_frac: 0.95, latency_s: 0.0005 },
@@ -75,7 +76,7 @@ impl Known {
             workers,
             instructions: self.instructions,
             variation: self.variation,
-            request_bytes: 200,
+            request_bytes: 100,
             response_bytes: self.response_bytes,
             load: quell_sim::Load::Constant(0.0),
         })
