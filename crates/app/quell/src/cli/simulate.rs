@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long)]
     calibrate: bool,
     #[command(flatten)]
-    faults: faults::Args,
+    faults: faults::FaultRun,
     #[command(flatten)]
     how: How,
     /// Writes tables and plots, and the decision journal of each run.

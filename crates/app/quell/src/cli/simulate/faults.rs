@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What is asked of `--faults`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct FaultRun {
     /// Throws faults by seed at the whole agent on simulated servers, and looks after each step
     /// whether what it promises still holds.
     #[arg(long, conflicts_with_all = ["policy", "report"])]
@@ -25,7 +25,7 @@ pub(super) struct Args {
     episode: Option<u64>,
 }
 
-pub(super) fn run(args: &Args, how: &How) -> anyhow::Result<()> {
+pub(super) fn run(args: &FaultRun, how: &How) -> anyhow::Result<()> {
     if let Some(seed) = args.episode {
         return again(seed);
     }
