@@ -219,6 +219,7 @@ impl<'a> Episode<'a> {
 
     /// As an agent does at its start, or `quell restore`.
     fn put_back(&self, mut arena: Arena) -> Arena {
+        let mut why = String::new();
         for attempt in 0..2 * PATIENCE {
             if attempt == PATIENCE {
                 self.calm_down(&mut arena);
@@ -227,13 +228,16 @@ impl<'a> Episode<'a> {
             if arena.audit.broken().is_some() || (restored.is_ok() && !arena.life.is_over()) {
                 return arena;
             }
+            if let Err(error) = &restored {
+                why = format!("{error:?}");
+            }
             if arena.life.is_over() {
                 arena = self.another_agent(arena);
             } else {
                 arena.advance(SECOND);
             }
         }
-        arena.audit.breaks("as found: knobs cannot be put back".into());
+        arena.audit.breaks(format!("as found: knobs cannot be put back: {why}"));
         arena
     }
 
