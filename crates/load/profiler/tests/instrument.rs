@@ -5,8 +5,8 @@
 
 use quell_pressure::{Options, Resource, Stop, allowed_cpus};
 use quell_profiler::{
-    Effort, Habit, ProfileError, ProfileOptions, Seats, Subject, ValidateOptions, Victim, at_desk,
-    profile, validate,
+    Effort, Habit, ProfileError, ProfileOptions, Seats, Subject, ValidateOptions, Validation,
+    Victim, at_desk, profile, validate,
 };
 use quell_topology::Machine;
 use std::time::{Duration, Instant};
@@ -121,10 +121,22 @@ fn a_validation_has_its_three_parts() {
     if allowed_cpus().unwrap().len() < 2 {
         return;
     }
+    // On a crowded machine a victim may get nothing done in a short window; then look longer.
+    let windows = [5, 20, 30, 30, 30].map(Duration::from_millis);
+    let mut tries = windows.iter().map(|window| validated(*window));
+    let found = tries.find(|found| found.crosstalk.len() == 9).expect("each beside each");
+    assert_eq!((found.schema.as_str(), found.kernels.len()), ("quell.validate/1", 3));
+    assert_eq!(found.impact.len(), 5, "four of ours and another, beside one resource");
+    let integer = found.kernels.iter().find(|k| k.resource == Resource::Integer).unwrap();
+    assert_eq!(integer.levels.len(), 11);
+    assert_eq!(threads(), 0);
+}
+
+fn validated(window: Duration) -> Validation {
     let options = ValidateOptions {
         only: vec![Resource::Integer, Resource::LlcBandwidth, Resource::PageFaults],
         rounds: 2,
-        window: Duration::from_millis(5),
+        window,
         linearity: true,
         impact: true,
         crosstalk: true,
@@ -132,17 +144,11 @@ fn a_validation_has_its_three_parts() {
         pressure: options(&[], seats()).pressure,
     };
     let (stop, topology) = (Stop::new().unwrap(), Machine::new("/").topology());
-    let found = at_desk(&options.seats.pressure.clone(), || {
+    at_desk(&options.seats.pressure.clone(), || {
         let cpus = &options.seats.workload;
         let victim: Box<dyn Subject> =
             Box::new(Victim::start("another", Habit::Stream(1 << 20), cpus, &stop)?);
         validate(&options, &mut [victim], &topology, &stop, &mut |_| ())
     })
-    .unwrap();
-    assert_eq!((found.schema.as_str(), found.kernels.len()), ("quell.validate/1", 3));
-    assert_eq!(found.crosstalk.len(), 9, "each beside each, itself too");
-    assert_eq!(found.impact.len(), 5, "four of ours and another, beside one resource");
-    let integer = found.kernels.iter().find(|k| k.resource == Resource::Integer).unwrap();
-    assert_eq!(integer.levels.len(), 11);
-    assert_eq!(threads(), 0);
+    .unwrap()
 }
