@@ -4,7 +4,7 @@
 //!   expected. `docs/scenarios.md` explains the language.
 //! * [`simulate`] plays all points that it asks for and lays them beside the expectations.
 //! * [`lc_be`] and [`speed`] are fixed experiments for machines to read.
-//! * [`library`] holds the published experiments.
+//! * [`LIBRARY`] holds the published experiments.
 //!
 //! Invariant: wiring only. The server is `quell-sim`'s, which knows no policy; laws and engine are
 //! those of `quell guard`; a scenario that is played twice gives the same journals to the byte.
