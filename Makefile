@@ -62,8 +62,10 @@ bench: $(QUELL) setup
 
 # -- tests ----------------------------------------------------------------------------------------
 
+test: export CARGO := $(CARGO)
+test: export RUNNER := $(RUNNER)
 test: setup
-	$(CARGO) $(RUNNER) test --workspace --no-fail-fast $(ARGS)
+	.ci/tests $(ARGS)
 	$(MAKE) test-lab
 
 # Emulated machines (QEMU): what this machine cannot show. Needs no root.
