@@ -57,6 +57,8 @@ bench: $(QUELL) setup
 	$(CARGO) $(RUNNER) run --release --package quell-egress --example inflation
 	$(SUDO) $(QUELL) pressure validate --parts linearity --report bench-pressure
 	$(SUDO) $(QUELL) pressure validate --parts impact,crosstalk --rounds 3 --report bench-crosstalk
+	$(SUDO) $(QUELL) trial polluter --trials 60 --json bench-trial.json
+	$(SUDO) $(QUELL) trial polluter --trials 60 --harm none --json bench-trial-none.json
 	QUELL_KILL_ROUNDS=100 $(CARGO) $(RUNNER) test --package quell --test guard -- deaths
 	$(SUDO) $(QUELL) bench guard $(ARGS)
 

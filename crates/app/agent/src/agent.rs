@@ -12,7 +12,7 @@ use crate::signals::Signals;
 use crate::status::{GuardState, Status};
 use crate::{fit, laws, options};
 use quell_config::Checked;
-use quell_linux::{AgentLock, Linux, OpenError, StateDir, restore_state};
+use quell_linux::{AgentLock, KeptTasks, Linux, OpenError, StateDir, restore_state};
 use quell_types::Observation;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Agent {
         let state = StateDir(PathBuf::from(&config.agent.state_dir));
         let lock = AgentLock::take(&state.0)?;
         let claims = Claims::take(&config)?;
-        let session = open_session(&config, &state, "started", options.say)?;
+        let session = open_session(&config, &state, "started", options.say, KeptTasks::default())?;
         let metrics = open_metrics(&config, options.say)?;
         Ok(Self {
             session: Some(session),
@@ -203,14 +203,16 @@ impl Agent {
     }
 
     /// Puts all knobs back and begins with the new configuration; with the old one if that fails.
+    /// Tasks in groups that stay run on, unless it fails: then they begin again.
     fn replace(&mut self, new: Checked) -> Result<(), AgentError> {
         let say = self.options.say;
+        let kept = self.session.as_mut().map(|session| session.platform.hand_over_tasks());
         self.close_session("stopped for a reload")?;
         self.claims = Claims::default();
         if let Some((metrics, _)) = &self.metrics {
             metrics.clear();
         }
-        match self.reopen(&new) {
+        match self.reopen(&new, kept.unwrap_or_default()) {
             Ok(()) => {
                 self.config = new;
                 say("reloaded");
@@ -218,14 +220,15 @@ impl Agent {
             }
             Err(error) => {
                 say(&format!("{error}\nnot reloaded: the old configuration stays"));
-                self.reopen(&self.config.clone())
+                self.reopen(&self.config.clone(), KeptTasks::default())
             }
         }
     }
 
-    fn reopen(&mut self, config: &Checked) -> Result<(), AgentError> {
+    fn reopen(&mut self, config: &Checked, kept: KeptTasks) -> Result<(), AgentError> {
         self.claims = Claims::take(config)?;
-        self.session = Some(open_session(config, &self.state, "reloaded", self.options.say)?);
+        let say = self.options.say;
+        self.session = Some(open_session(config, &self.state, "reloaded", say, kept)?);
         self.begin_measuring();
         Ok(())
     }
@@ -262,9 +265,10 @@ fn open_session(
     state: &StateDir,
     word: &'static str,
     say: fn(&str),
+    kept: KeptTasks,
 ) -> Result<Session<Linux, DecisionLog>, AgentError> {
     let log = DecisionLog::open(state)?;
-    let linux = Linux::open(options::linux_options(config)).map_err(AgentError::Open)?;
+    let linux = Linux::open_with(options::linux_options(config), kept).map_err(AgentError::Open)?;
     let introduction = Introduction { word, pid: std::process::id(), say };
     // A platform that is dropped puts its knobs back.
     Session::begin(linux, config, log, introduction).map_err(|(error, _linux)| match error {

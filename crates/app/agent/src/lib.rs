@@ -3,6 +3,7 @@
 //! * [`Agent`] guards what a checked configuration names, until it is told to stop.
 //! * [`Session`] is the loop's body, the same on the real server and on a simulated one.
 //! * [`DecisionLog`] is the journal of decisions, [`explain`] reads it.
+//! * [`who`] finds out who slows each service, and changes nothing else.
 //! * [`Status`] is what the agent shows of itself: as a file, and as metrics.
 //!
 //! Invariant: whatever cannot be written down is not done. If a journal cannot be written the agent
@@ -30,6 +31,7 @@ mod session;
 mod signals;
 mod state;
 mod status;
+mod who;
 
 pub use agent::{Agent, AgentOptions, Ended, Reloaded};
 pub use cost::AgentCost;
@@ -42,3 +44,4 @@ pub use session::{Introduction, Session, SessionError};
 pub use signals::Signals;
 pub use state::{AgentState, note, restore};
 pub use status::{BatchStatus, GuardState, HostStatus, KnobStatus, ServiceStatus, Shown, Status};
+pub use who::{VictimReport, WhoOptions, WhoReport, who};

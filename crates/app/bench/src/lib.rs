@@ -1,4 +1,5 @@
-//! The main job, measured end to end: `quell demo` and `quell bench guard`.
+//! The main job, measured end to end: `quell demo` and `quell bench guard`; and whether the right
+//! polluter is named: `quell trial polluter`.
 //!
 //! A service under open-loop load and batch polluters from the queue share one machine. For each
 //! load the service runs alone and beside the batch under each control law, interleaved; each law
@@ -32,6 +33,7 @@ mod sampler;
 mod service;
 mod show;
 mod sweep;
+mod trial;
 mod ui;
 
 pub use batch::{Mix, Polluter};
@@ -44,4 +46,5 @@ pub use report::{
 };
 pub use run::guard;
 pub use show::{html_report, network_table, table};
+pub use trial::{Harm, TRIAL_SCHEMA, Trial, TrialOptions, TrialReport, trial};
 pub use ui::Interrupt;

@@ -220,7 +220,10 @@ pub struct AgentCost {
 /// The schemas of what this crate prints, by file name without ending.
 #[must_use]
 pub fn schemas() -> Vec<(&'static str, Value)> {
-    vec![("quell.demo-1", schema_for!(DemoReport).to_value())]
+    vec![
+        ("quell.demo-1", schema_for!(DemoReport).to_value()),
+        ("quell.trial-1", schema_for!(crate::TrialReport).to_value()),
+    ]
 }
 
 impl Run {

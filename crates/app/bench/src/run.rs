@@ -71,7 +71,7 @@ pub fn guard(options: &GuardOptions, interrupt: &Interrupt) -> anyhow::Result<De
 }
 
 /// Cleans up after runs that were killed; what remains of them does not keep this one from running.
-fn after_the_dead() {
+pub(crate) fn after_the_dead() {
     for run in leftovers::clean_up() {
         eprintln!("quell: removed what {} left when it was killed", run.name);
         run.failed.iter().for_each(|why| eprintln!("quell: but {why}"));
@@ -179,13 +179,16 @@ impl Whole<'_> {
         ui.now("finding the peak rate");
         let interrupt = self.stage.interrupt.clone();
         let plan = self.schedule.peak.clone();
-        let peak = bench.find_peak(&self.base(), &plan, &mut |probe| {
+        let peak = bench.find_peak(&self.base(), &plan, &mut || ui.controls(), &mut |probe| {
             ui.now(format!("finding the peak rate: {:.0} requests/s", probe.qps));
-        })?;
+        });
         interrupt.check()?;
+        let peak = peak?;
         ui.now(format!("peak {:.0} requests/s; finding the SLO", peak.peak_qps));
-        let slo: SloReport = bench.find_slo(&self.base(), &self.schedule.slo, peak.peak_qps)?;
+        let (base, plan) = (self.base(), &self.schedule.slo);
+        let slo = bench.find_slo(&base, plan, peak.peak_qps, &mut || ui.controls());
         interrupt.check()?;
+        let slo: SloReport = slo?;
         self.stage.objective = Objective { slo_ms: slo.slo_ms, peak_qps: peak.peak_qps };
         (self.report.slo_ms, self.report.peak_qps) = (slo.slo_ms, peak.peak_qps);
         ui.say(format!(

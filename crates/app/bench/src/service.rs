@@ -6,17 +6,22 @@ use quell_service::{
     ServiceSpec, Target, Window, WindowRule,
 };
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Enters the groups whose `cgroup.procs` stand before `--`, then becomes the program: sockets
 /// belong to the group in which they are made.
-const ENTER: &str = r#"while [ "$1" != -- ]; do echo $$ > "$1" || exit 125; shift; done
+pub(crate) const ENTER: &str = r#"while [ "$1" != -- ]; do echo $$ > "$1" || exit 125; shift; done
 shift; exec "$@""#;
 
 /// The program, run in the service's group; `load serve` and the options follow.
 pub(crate) fn launch(program: &Path, groups: &Groups) -> ServerLaunch {
+    launch_in(program, &groups.service_doors())
+}
+
+/// The same in any group, by its `cgroup.procs` files.
+fn launch_in(program: &Path, doors: &[PathBuf]) -> ServerLaunch {
     let mut args = vec!["-c".to_owned(), ENTER.to_owned(), "quell-service".to_owned()];
-    args.extend(groups.service_doors().iter().map(|door| door.display().to_string()));
+    args.extend(doors.iter().map(|door| door.display().to_string()));
     args.extend(["--".to_owned(), program.display().to_string()]);
     args.extend(["load".to_owned(), "serve".to_owned()]);
     ServerLaunch { program: "/bin/sh".into(), args, env: Vec::new() }
@@ -28,9 +33,18 @@ pub(crate) fn start(
     groups: &Groups,
     spec: &ServiceSpec,
 ) -> Result<Bench, LoadError> {
+    start_in(program, &groups.service_doors(), spec)
+}
+
+/// The same in any group, by its `cgroup.procs` files.
+pub(crate) fn start_in(
+    program: &Path,
+    doors: &[PathBuf],
+    spec: &ServiceSpec,
+) -> Result<Bench, LoadError> {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
     let serve = ServeOptions { spec: spec.clone(), listen, threads: 0, netns: None };
-    Bench::open(&Target::Spawned { launch: launch(program, groups), serve }, None)
+    Bench::open(&Target::Spawned { launch: launch_in(program, doors), serve }, None)
 }
 
 /// One load on it.

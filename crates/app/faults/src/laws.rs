@@ -7,13 +7,16 @@ use quell_types::{CpuSet, Knob, Setting, Tenant};
 
 /// Whether a law ever writes such a knob.
 pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
-    use KnobKind::{Bandwidth, Cpus, Egress, Frequency, Idle, Memory, Weight};
+    use KnobKind::{Bandwidth, Cpus, Egress, Freezer, Frequency, Idle, Memory, Ways, Weight};
     match law {
         Law::None => false,
         Law::OsOnly => matches!(kind, Weight | Idle),
         Law::Static => matches!(kind, Cpus | Bandwidth | Egress),
         Law::Thesis => !matches!(kind, Weight | Idle | Frequency),
         Law::Heracles => !matches!(kind, Weight | Idle | Memory),
+        Law::StaticWays => matches!(kind, Ways),
+        Law::LlcBias => matches!(kind, Ways | Memory),
+        Law::Culprit => matches!(kind, Bandwidth | Freezer),
         Law::Quell => !matches!(kind, Cpus | Frequency),
         #[allow(unreachable_patterns, reason = "laws that join later state theirs here")]
         _ => true,

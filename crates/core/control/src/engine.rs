@@ -6,6 +6,7 @@ use crate::order::order_actions;
 use crate::repair::{Advice, ForeignChange, Repair};
 use crate::round::same_setting;
 use crate::tasks::{Allowance, dispatch};
+use quell_model::blame::Finding;
 use quell_model::{Observer, ObserverParams};
 use quell_policy::Policy;
 use quell_types::{
@@ -94,6 +95,12 @@ impl Engine {
     #[must_use]
     pub fn standing(&self) -> &BTreeMap<Knob, Standing> {
         self.arbiter.standing()
+    }
+
+    /// Who slows each service, as far as the policies find out.
+    #[must_use]
+    pub fn findings(&self) -> BTreeMap<Tenant, Finding> {
+        self.policies.iter().flat_map(|due| due.policy.findings()).collect()
     }
 
     /// The shortest period of the policies.

@@ -17,7 +17,7 @@
 //!
 //! Units: seconds of CPU time per request; the result is a ratio, 1 = no harm.
 
-use quell_types::{ExperimentTrace, Gap, Reading, Tenant};
+use quell_types::{ChipTrace, ExperimentTrace, Gap, Reading, Tenant};
 use std::collections::VecDeque;
 
 /// What makes a comparison good enough.
@@ -41,14 +41,27 @@ impl Default for InflationParams {
 
 /// Sums over the chips of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Side {
+pub(crate) struct Side {
     seconds: f64,
     cpu_s: f64,
-    requests: u64,
+    pub(crate) requests: u64,
     bytes: f64,
 }
 
 impl Side {
+    /// What one victim did in one chip.
+    pub(crate) fn of(victim: &Tenant, chip: &ChipTrace) -> Reading<Self> {
+        let missing = || Gap::absent(format!("no trace of {victim}"));
+        let cpu = chip.victim_cpu_ns.get(victim).ok_or_else(missing)?.clone()?;
+        let requests = chip.victim_requests.get(victim).ok_or_else(missing)?.clone()?;
+        Ok(Self {
+            seconds: chip.to.since(chip.from).as_secs_f64(),
+            cpu_s: cpu as f64 / 1e9,
+            requests: requests.requests,
+            bytes: requests.bytes_in as f64 + requests.bytes_out as f64,
+        })
+    }
+
     fn add(&mut self, other: &Side) {
         self.seconds += other.seconds;
         self.cpu_s += other.cpu_s;
@@ -56,11 +69,11 @@ impl Side {
         self.bytes += other.bytes;
     }
 
-    fn cpu_per_request(&self) -> f64 {
+    pub(crate) fn cpu_per_request(&self) -> f64 {
         self.cpu_s / self.requests as f64
     }
 
-    fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.requests as f64 / self.seconds
     }
 
@@ -118,27 +131,19 @@ pub fn inflation_of(
     ratio(&running, &held, params)
 }
 
-fn sides(victim: &Tenant, trace: &ExperimentTrace) -> Reading<(Side, Side)> {
+pub(crate) fn sides(victim: &Tenant, trace: &ExperimentTrace) -> Reading<(Side, Side)> {
     if let Some(why) = &trace.aborted {
         return Err(Gap::failed(format!("the experiment was cut short: {why}")));
     }
     let (mut running, mut held) = (Side::default(), Side::default());
     for chip in &trace.chips {
-        let missing = || Gap::absent(format!("no trace of {victim}"));
-        let cpu = chip.victim_cpu_ns.get(victim).ok_or_else(missing)?.clone()?;
-        let requests = chip.victim_requests.get(victim).ok_or_else(missing)?.clone()?;
-        let side = Side {
-            seconds: chip.to.since(chip.from).as_secs_f64(),
-            cpu_s: cpu as f64 / 1e9,
-            requests: requests.requests,
-            bytes: requests.bytes_in as f64 + requests.bytes_out as f64,
-        };
+        let side = Side::of(victim, chip)?;
         if chip.running { running.add(&side) } else { held.add(&side) }
     }
     Ok((running, held))
 }
 
-fn ratio(running: &Side, held: &Side, params: &InflationParams) -> Reading<f64> {
+pub(crate) fn ratio(running: &Side, held: &Side, params: &InflationParams) -> Reading<f64> {
     let fewest = running.requests.min(held.requests);
     if fewest < params.min_requests.max(1) || held.cpu_s <= 0.0 {
         return Err(Gap::not_yet(format!("{fewest} requests on the thinner side")));
@@ -160,7 +165,7 @@ fn apart(a: f64, b: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_types::{ChipTrace, RequestReading, Time};
+    use quell_types::{RequestReading, Time};
     use std::collections::BTreeMap;
 
     fn chip(running: bool, cpu_us: u64, requests: u64, bytes: u64) -> ChipTrace {

@@ -9,6 +9,7 @@
 //!
 //! Invariant: no rate is ever computed across a gap in its counter or a change of identity.
 
+pub mod blame;
 mod counter;
 mod host;
 mod inflation;

@@ -1,5 +1,7 @@
 //! The trait of all control laws, and how one is chosen by name.
 
+use crate::alita::{LlcBiasLaw, LlcBiasParams, StaticWays};
+use crate::culprit::{Culprit, CulpritParams};
 use crate::fixed::{Static, StaticParams};
 use crate::heracles::{Heracles, HeraclesParams};
 use crate::none::None;
@@ -7,9 +9,11 @@ use crate::os_only::{OsOnly, OsOnlyParams};
 use crate::parties::{Parties, PartiesParams};
 use crate::quell::{Quell, QuellParams};
 use crate::thesis::{Thesis, ThesisParams};
-use quell_types::{Observation, Proposal, Setup};
+use quell_model::blame::Finding;
+use quell_types::{Observation, Proposal, Setup, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -26,6 +30,11 @@ pub trait Policy: Send {
 
     /// Decides. Called with samples in rising time; must not depend on anything else.
     fn step(&mut self, setup: &Setup, observation: &Observation) -> Vec<Proposal>;
+
+    /// Who slows each service, as far as this policy finds out.
+    fn findings(&self) -> BTreeMap<Tenant, Finding> {
+        BTreeMap::new()
+    }
 
     /// What it does without, on this setup: one sentence for each knob, sensor or parameter that
     /// it would use and does not have. For the journal's first lines and `quell doctor`.
@@ -53,6 +62,12 @@ pub enum Law {
     Heracles,
     /// PARTIES, for several services (R-4).
     Parties,
+    /// Cache ways in proportion to CPUs, set once (A-E2).
+    StaticWays,
+    /// Confines who takes more of the cache than its share (A.5).
+    LlcBias,
+    /// Limits only who is shown to slow a service.
+    Culprit,
     /// Our own, the default.
     #[default]
     Quell,
@@ -60,8 +75,18 @@ pub enum Law {
 
 impl Law {
     /// All laws, the baselines first.
-    pub const ALL: [Law; 7] =
-        [Law::None, Law::OsOnly, Law::Static, Law::Thesis, Law::Heracles, Law::Parties, Law::Quell];
+    pub const ALL: [Law; 10] = [
+        Law::None,
+        Law::OsOnly,
+        Law::Static,
+        Law::Thesis,
+        Law::Heracles,
+        Law::Parties,
+        Law::StaticWays,
+        Law::LlcBias,
+        Law::Culprit,
+        Law::Quell,
+    ];
 
     /// The name, the same in configuration, journal and reports.
     #[must_use]
@@ -73,6 +98,9 @@ impl Law {
             Law::Thesis => "thesis",
             Law::Heracles => "heracles",
             Law::Parties => "parties",
+            Law::StaticWays => "static-ways",
+            Law::LlcBias => "llc-bias",
+            Law::Culprit => "culprit",
             Law::Quell => "quell",
         }
     }
@@ -86,7 +114,10 @@ impl fmt::Display for Law {
 
 /// A word that names no law.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no such law: {0:?}; laws are none, os-only, static, thesis, heracles, parties, quell")]
+#[error(
+    "no such law: {0:?}; laws are none, os-only, static, thesis, heracles, parties, \
+     static-ways, llc-bias, culprit, quell"
+)]
 pub struct ParseLawError(String);
 
 impl FromStr for Law {
@@ -114,6 +145,10 @@ pub struct LawParams {
     pub heracles: HeraclesParams,
     /// `[law.parties]`
     pub parties: PartiesParams,
+    /// `[law.llc-bias]`
+    pub llc_bias: LlcBiasParams,
+    /// `[law.culprit]`
+    pub culprit: CulpritParams,
     /// `[law.quell]`
     pub quell: QuellParams,
 }
@@ -147,6 +182,15 @@ pub fn build(law: Law, params: &LawParams) -> Result<Vec<Box<dyn Policy>>, Build
         Law::Parties => {
             params.parties.validate().map_err(refuse)?;
             Box::new(Parties::new(params.parties.clone()))
+        }
+        Law::StaticWays => Box::new(StaticWays::new()),
+        Law::LlcBias => {
+            params.llc_bias.validate().map_err(refuse)?;
+            Box::new(LlcBiasLaw::new(params.llc_bias))
+        }
+        Law::Culprit => {
+            params.culprit.validate().map_err(refuse)?;
+            Box::new(Culprit::new(params.culprit.clone()))
         }
         Law::Quell => {
             params.quell.validate().map_err(refuse)?;

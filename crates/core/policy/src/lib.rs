@@ -8,6 +8,8 @@
 //! Each law is a module with an essay on top: problem, idea, units, pseudo-code, what it does
 //! without a knob or reading, and a table of its rules.
 
+mod alita;
+mod culprit;
 mod fixed;
 #[cfg(test)]
 mod golden;
@@ -24,7 +26,13 @@ mod quell;
 #[cfg(test)]
 mod testing;
 mod thesis;
+mod who;
 
+pub use alita::{
+    Bias, LlcBias, LlcBiasParams, PowerThrottle, PowerThrottleParams, SocketPower, SocketReading,
+    Sparsifier, SparsifyParams, TenantShare,
+};
+pub use culprit::CulpritParams;
 pub use fixed::StaticParams;
 pub use heracles::{HeraclesParams, ServiceBandwidth};
 pub use law::{BuildError, Law, LawParams, ParseLawError, Policy, build};
@@ -33,3 +41,4 @@ pub use parties::PartiesParams;
 pub use parts::OnDisable;
 pub use quell::{Quell, QuellParams};
 pub use thesis::{DramLimiter, Profile, ThesisParams};
+pub use who::{Who, WhoParams};

@@ -4,6 +4,7 @@
 mod cores;
 mod every;
 mod halt;
+mod held_time;
 mod link;
 mod partition;
 mod scene;
@@ -16,6 +17,7 @@ pub(crate) use cores::Cores;
 pub(crate) use every::{Every, seconds};
 pub use halt::OnDisable;
 pub(crate) use halt::{can_halt, halt, keep_running_tasks, resume};
+pub(crate) use held_time::HeldTime;
 pub(crate) use link::{link_degradations, service_rate, share_out};
 pub(crate) use partition::{Partition, Share, must_keep_a_core};
 pub(crate) use scene::Scene;

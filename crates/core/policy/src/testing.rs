@@ -14,6 +14,7 @@
 mod seen;
 mod setup;
 mod standing;
+mod suspects;
 
 use quell_types::Time;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub(crate) use seen::{Seen, observe};
 pub(crate) use setup::{SetupBuilder, setup};
 pub(crate) use standing::{Standing, journal_lines};
+pub(crate) use suspects::{GROUPS, World};
 
 /// Seconds that the platform's clock shows at a test's second 0.
 pub(crate) const EPOCH_S: f64 = 1000.0;

@@ -174,16 +174,21 @@ impl Bench {
         &self,
         base: &LoadPlan,
         plan: &PeakPlan,
+        controls: &mut dyn FnMut() -> Controls,
         on_probe: &mut dyn FnMut(&Probe),
     ) -> Result<PeakReport, LoadError> {
         let measure = &mut |spec: ProbeSpec| {
-            let controls = Controls::default();
+            let (controls, mut given_up) = (controls(), false);
             let hopeless = |window: &Window| window.backlog as f64 > HOPELESS_S * spec.qps;
             let run = self.run(&probe_plan(base, spec), &controls, &mut |window| {
                 if hopeless(window) {
+                    given_up = true;
                     controls.stop();
                 }
             })?;
+            if controls.is_stopped() && !given_up {
+                return Err(LoadError::Stopped);
+            }
             Ok(Probe::of(&run, spec))
         };
         find_peak(plan, measure, on_probe)
@@ -195,12 +200,15 @@ impl Bench {
         base: &LoadPlan,
         plan: &SloPlan,
         peak_qps: f64,
+        controls: &mut dyn FnMut() -> Controls,
     ) -> Result<SloReport, LoadError> {
         let measure = &mut |qps: f64| {
             let profile = Profile::Constant { qps };
             let measured = Extent::Seconds(plan.seconds);
             let plan = LoadPlan { profile, measured, ..base.clone() };
-            self.run(&plan, &Controls::default(), &mut |_| ())
+            let controls = controls();
+            let run = self.run(&plan, &controls, &mut |_| ())?;
+            if controls.is_stopped() { Err(LoadError::Stopped) } else { Ok(run) }
         };
         find_slo(plan, peak_qps, measure)
     }

@@ -43,6 +43,9 @@ pub enum LoadError {
         "no rate down to {lowest_qps:.1} requests/s was sustained; is the service overloaded by others?"
     )]
     NoSustainedRate { lowest_qps: f64 },
+    /// A search was stopped by its controls.
+    #[error("stopped before the search was done")]
+    Stopped,
     /// A run without a single answer has no percentiles.
     #[error("no request was answered in the measured phase ({offered} offered, {failed} failed)")]
     NothingAnswered { offered: u64, failed: u64 },

@@ -139,7 +139,9 @@ fn the_peak_of_a_real_server_is_found() {
         ..PeakPlan::default()
     };
     let mut heard = 0;
-    let report = bench.find_peak(&plan(1.0, 1.0), &peak_plan, &mut |_| heard += 1).unwrap();
+    let report = bench
+        .find_peak(&plan(1.0, 1.0), &peak_plan, &mut Controls::default, &mut |_| heard += 1)
+        .unwrap();
     // 500 a second, and the slots of 100 ms that may have been saved up.
     assert!((250.0..=600.0).contains(&report.peak_qps), "{report:?}");
     assert_eq!(heard, report.probes.len());

@@ -39,3 +39,4 @@ pub use open::OpenError;
 pub use options::{BatchBinding, Latency, LinkBinding, LinuxOptions, Selector, ServiceBinding};
 pub use queue::{Queue, QueueError, TaskRow};
 pub use restore::{StateDir, restore_state};
+pub use tasks::KeptTasks;

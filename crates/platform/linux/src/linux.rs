@@ -13,17 +13,17 @@ use crate::open::OpenError;
 use crate::options::LinuxOptions;
 use crate::queue::Queue;
 use crate::resources::{Resources, Traffic, mount_resctrl};
-use crate::restore::{LinuxUndoer, StateDir, restore_state};
-use crate::tasks::Tasks;
+use crate::restore::{LinuxUndoer, StateDir, restore_state_except};
+use crate::tasks::{KeptTasks, Tasks};
 use crate::tenant::TenantState;
-use crate::{clock, doctor};
+use crate::{adopt, clock, doctor};
 use quell_cgroup::{Layout, Systemctl, raise_open_files};
 use quell_platform::{FileStore, KnobJournal, Platform, PlatformError, Scope};
 use quell_topology::Machine;
 use quell_types::{
     Action, CapabilityReport, ExperimentTrace, Knob, Outcome, Sample, Setup, Tenant, Time,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// With more groups than this their open files may come near the usual limit of 1024.
@@ -47,6 +47,8 @@ pub struct Linux {
     links: Links,
     queue: Queue,
     tasks: Tasks,
+    /// The journal's keys of tasks that were handed over.
+    handed_over: BTreeSet<String>,
     player: Option<Player>,
     traces: Vec<ExperimentTrace>,
     outcomes: Vec<Outcome>,
@@ -61,11 +63,21 @@ impl Linux {
     /// # Errors
     /// Everything that is wrong, at once; then nothing was changed.
     pub fn open(options: LinuxOptions) -> Result<Self, Vec<OpenError>> {
+        Self::open_with(options, KeptTasks::default())
+    }
+
+    /// As [`Linux::open`], and goes on with tasks that another one handed over. One whose group is
+    /// no longer that of its tenant is stopped and goes back to ready.
+    ///
+    /// # Errors
+    /// As [`Linux::open`]; then the tasks were stopped, or are ended by the next one that is
+    /// opened, or by `quell restore`.
+    pub fn open_with(options: LinuxOptions, kept: KeptTasks) -> Result<Self, Vec<OpenError>> {
         let state = StateDir(options.state_dir.clone());
         if !rustix::process::geteuid().is_root() {
             return Err(vec![OpenError::NotRoot]);
         }
-        put_back(&options, &state)?;
+        put_back(&options, &state, &kept)?;
         let one = |error: String| vec![OpenError::State(error)];
         let store = FileStore::open(&state.knob_journal()).map_err(|e| one(e.to_string()))?;
         let mut journal = KnobJournal::open(store).map_err(|e| one(e.to_string()))?;
@@ -97,6 +109,7 @@ impl Linux {
             traffic,
             links: Links::default(),
             tasks: Tasks::default(),
+            handed_over: BTreeSet::new(),
             player: None,
             traces: Vec::new(),
             outcomes: Vec::new(),
@@ -109,13 +122,35 @@ impl Linux {
             journal,
             queue,
         };
-        match linux.set_up() {
+        let ready = linux.set_up();
+        linux.take_over(kept);
+        match ready {
             Ok(()) => Ok(linux),
             Err(errors) => {
                 let _ = linux.restore();
                 Err(errors)
             }
         }
+    }
+
+    /// Gives away the tasks whose groups are there without this agent: they outlive its end. Tasks
+    /// in groups that it made are stopped with it.
+    pub fn hand_over_tasks(&mut self) -> KeptTasks {
+        let theirs = |tenant: &Tenant| {
+            let state = self.tenants.get(tenant);
+            state.is_some_and(|t| t.group.name() != adopt::adopted_path(tenant))
+        };
+        let kept = self.tasks.hand_over(theirs);
+        self.handed_over = kept.keys();
+        kept
+    }
+
+    fn take_over(&mut self, kept: KeptTasks) {
+        let in_place = |tenant: &Tenant, pid: u32| {
+            let pids = self.tenants.get(tenant).and_then(|t| t.group.pids().ok());
+            pids.is_some_and(|pids| pids.contains(&pid))
+        };
+        self.tasks.take_over(kept, in_place);
     }
 
     /// The state folder.
@@ -130,9 +165,13 @@ impl Linux {
     }
 }
 
-/// Puts back what an agent that died has left.
-fn put_back(options: &LinuxOptions, state: &StateDir) -> Result<(), Vec<OpenError>> {
-    let report = restore_state(&options.root, state)
+/// Puts back what an agent that died has left, but for tasks that go on.
+fn put_back(
+    options: &LinuxOptions,
+    state: &StateDir,
+    kept: &KeptTasks,
+) -> Result<(), Vec<OpenError>> {
+    let report = restore_state_except(&options.root, state, &kept.keys())
         .map_err(|error| vec![OpenError::State(error.to_string())])?;
     if report.failed.is_empty() {
         return Ok(());
@@ -178,7 +217,7 @@ impl Platform for Linux {
         self.thaw_tasks();
         // A queue that cannot be written must not keep the knobs from being put back.
         let stopped = self.tasks.stop_all(&self.queue);
-        let report = self.journal.restore(&mut undoer)?;
+        let report = self.journal.restore_except(&mut undoer, &self.handed_over)?;
         let reaped = self.tasks.reap(&self.queue);
         self.knobs.forget_owned();
         self.resources.forget();

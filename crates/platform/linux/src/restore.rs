@@ -3,6 +3,7 @@
 use quell_cgroup::{Group, Layout, move_process, remove, restore_raw};
 use quell_platform::{FileStore, KnobJournal, RestoreReport, StoreError, Undo, Undoer};
 use quell_topology::Machine;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -46,11 +47,20 @@ impl StateDir {
 /// # Errors
 /// The journal cannot be read or written. What could not be put back is in the report.
 pub fn restore_state(root: &Path, state_dir: &StateDir) -> Result<RestoreReport, StoreError> {
+    restore_state_except(root, state_dir, &BTreeSet::new())
+}
+
+/// As [`restore_state`], but the changes of these keys stay, and stay on record.
+pub(crate) fn restore_state_except(
+    root: &Path,
+    state_dir: &StateDir,
+    staying: &BTreeSet<String>,
+) -> Result<RestoreReport, StoreError> {
     if !state_dir.knob_journal().exists() {
         return Ok(RestoreReport::default());
     }
     let mut journal = KnobJournal::open(FileStore::open(&state_dir.knob_journal())?)?;
-    journal.restore(&mut LinuxUndoer::new(root))
+    journal.restore_except(&mut LinuxUndoer::new(root), staying)
 }
 
 /// Takes changes back on the real machine.

@@ -6,7 +6,7 @@ use quell_platform::{KnobJournal, Store, StoreError, Undo};
 use quell_topology::Machine;
 use quell_types::{TaskEnd, TaskId, TaskRecord, TaskState, Tenant, Time};
 use rustix::process::{Pid, Signal, kill_process_group as kill_group};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -23,9 +23,25 @@ const GRACE: Duration = Duration::from_millis(200);
 /// A task that runs.
 struct Running {
     child: Child,
+    /// The journal's key of the record by which a restore would end it.
+    key: String,
     tenant: Tenant,
     started: Time,
     stopping: bool,
+}
+
+/// Tasks that go on while one configuration follows another (a reload). The journal keeps how they
+/// are ended, so that a death meanwhile leaves none behind.
+#[derive(Default)]
+pub struct KeptTasks {
+    running: BTreeMap<TaskId, Running>,
+}
+
+impl KeptTasks {
+    /// The journal's keys of the records by which a restore would end them.
+    pub(crate) fn keys(&self) -> BTreeSet<String> {
+        self.running.values().map(|running| running.key.clone()).collect()
+    }
 }
 
 /// Tasks that this agent runs.
@@ -70,7 +86,7 @@ impl Tasks {
         }
         let noted = queue.started(task, tenant, pid, start_ns, clock::wall_unix_ms());
         let running =
-            Running { child, tenant: tenant.clone(), started: clock::now(), stopping: false };
+            Running { child, key, tenant: tenant.clone(), started: clock::now(), stopping: false };
         self.running.insert(task, running);
         Ok(noted.map_err(|error| error.to_string()))
     }
@@ -81,6 +97,26 @@ impl Tasks {
         running.stopping = true;
         kill_process_group(running.child.id());
         Ok(())
+    }
+
+    /// Gives those away that run in such groups.
+    pub(crate) fn hand_over(&mut self, stays: impl Fn(&Tenant) -> bool) -> KeptTasks {
+        let all = std::mem::take(&mut self.running);
+        let (kept, left) = all.into_iter().partition(|(_, r)| !r.stopping && stays(&r.tenant));
+        self.running = left;
+        KeptTasks { running: kept }
+    }
+
+    /// Goes on with tasks that were handed over. Those that no longer run where they should are
+    /// stopped, and so go back to ready.
+    pub(crate) fn take_over(&mut self, kept: KeptTasks, in_place: impl Fn(&Tenant, u32) -> bool) {
+        self.running.extend(kept.running);
+        for running in self.running.values_mut() {
+            if !in_place(&running.tenant, running.child.id()) {
+                running.stopping = true;
+                kill_process_group(running.child.id());
+            }
+        }
     }
 
     /// Notes in the queue what ended.

@@ -181,11 +181,23 @@ impl<S: Store> KnobJournal<S> {
     /// # Errors
     /// If the store cannot be read or written. Failures of single changes are in the report.
     pub fn restore(&mut self, undoer: &mut dyn Undoer) -> Result<RestoreReport, StoreError> {
-        let mut open: Vec<(String, Undo)> = records(&mut self.store)?
+        self.restore_except(undoer, &BTreeSet::new())
+    }
+
+    /// As [`KnobJournal::restore`], but the changes of these keys stay, and stay on record.
+    ///
+    /// # Errors
+    /// As [`KnobJournal::restore`].
+    pub fn restore_except(
+        &mut self,
+        undoer: &mut dyn Undoer,
+        staying: &BTreeSet<String>,
+    ) -> Result<RestoreReport, StoreError> {
+        let (staying, mut open): (Vec<_>, Vec<_>) = records(&mut self.store)?
             .into_iter()
             .flat_map(|r| r.undo.into_iter().map(move |undo| (r.key.clone(), undo)))
-            .collect();
-        open.reverse();
+            .rev()
+            .partition(|(key, _)| staying.contains(key));
         let mut report = RestoreReport::default();
         loop {
             let before = open.len();
@@ -205,6 +217,7 @@ impl<S: Store> KnobJournal<S> {
                 break;
             }
         }
+        open.extend(staying);
         self.keep_only(open)?;
         self.unconfirmed = false;
         Ok(report)
@@ -312,6 +325,23 @@ mod tests {
         assert_eq!(report.failed, ["3: never"]);
         assert_eq!(store.clone().read().unwrap().len(), 1);
         assert!(journal.knows("3") && !journal.knows("1"));
+    }
+
+    #[test]
+    fn what_shall_stay_is_neither_taken_back_nor_forgotten() {
+        let store = MemoryStore::default();
+        let mut journal = KnobJournal::open(store.clone()).unwrap();
+        for (key, path) in [("1", "a"), ("2", "c")] {
+            journal.before_write(key, || vec![file(path, "0")]).unwrap();
+        }
+        let mut files = Files::default();
+        let report = journal.restore_except(&mut files, &["2".to_owned()].into()).unwrap();
+        assert_eq!(report, RestoreReport { restored: 1, failed: vec![] });
+        assert!(!files.0.contains_key(&PathBuf::from("c")));
+        assert!(journal.knows("2") && !journal.knows("1"));
+        let report = KnobJournal::open(store).unwrap().restore(&mut files).unwrap();
+        assert_eq!(report.restored, 1);
+        assert_eq!(files.0[&PathBuf::from("c")], "0");
     }
 
     #[test]

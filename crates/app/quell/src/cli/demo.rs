@@ -62,12 +62,23 @@ pub(crate) struct Common {
     seed: u64,
 }
 
+/// An embedded service.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Service {
+pub(super) enum Service {
     /// Full-text search.
     Search,
     /// Key-value transactions.
     Store,
+}
+
+impl Service {
+    /// What it serves.
+    pub(super) fn spec(self) -> ServiceSpec {
+        match self {
+            Service::Search => ServiceSpec::Search(SearchParams::default()),
+            Service::Store => ServiceSpec::Store(StoreParams::default()),
+        }
+    }
 }
 
 impl Common {
@@ -84,10 +95,7 @@ impl Common {
             None => String::new(),
         };
         Ok(GuardOptions {
-            service: match self.service {
-                Service::Search => ServiceSpec::Search(SearchParams::default()),
-                Service::Store => ServiceSpec::Store(StoreParams::default()),
-            },
+            service: self.service.spec(),
             loads: loads.to_vec(),
             laws: laws.to_vec(),
             polluters: polluters.to_vec(),

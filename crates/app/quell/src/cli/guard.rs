@@ -1,9 +1,10 @@
 //! `quell guard`: the agent.
 
 use super::files;
+use super::guarded::Guarded;
 use anyhow::Context;
-use quell_agent::{Agent, AgentError, AgentOptions, Ended, Signals, known_laws};
-use quell_config::{Checked, Flags, Raw};
+use quell_agent::{Agent, AgentError, AgentOptions, Ended, Signals};
+use quell_config::Checked;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,27 +22,12 @@ Examples:
 Exit codes: 0 stopped, every knob as before; 1 could not guard; 2 the command line or configuration
 is wrong; 3 stopped, but something could not be put back, or batch had to be held on the safe side.")]
 pub(crate) struct Args {
-    /// Configuration file (`quell config example` prints one); flags win over it.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// A service: name, one of cgroup, unit, pid, and an objective as p99=3ms. May be repeated.
-    #[arg(long, value_name = "KEY=VALUE,…")]
-    service: Vec<String>,
-    /// A batch group: one of cgroup, unit, pid. May be repeated.
-    #[arg(long, value_name = "KEY=VALUE,…")]
-    batch: Vec<String>,
-    /// A link: name and capacity as name=eth0,capacity=1Gbit. May be repeated.
-    #[arg(long, value_name = "KEY=VALUE,…")]
-    link: Vec<String>,
-    /// Control law: none, os-only, static, thesis, heracles, parties, quell.
+    #[command(flatten)]
+    guarded: Guarded,
+    /// Control law: none, os-only, static, thesis, heracles, parties, static-ways, llc-bias,
+    /// culprit, quell.
     #[arg(long, value_name = "NAME")]
     law: Option<String>,
-    /// Any key of `agent` or `law`, as agent.interval_s=0.5. May be repeated.
-    #[arg(long, value_name = "PATH=VALUE")]
-    set: Vec<String>,
-    /// Where journals and the queue are kept [default: the configuration's, /var/lib/quell].
-    #[arg(long, value_name = "DIR")]
-    state_dir: Option<PathBuf>,
     /// Stop after so many seconds.
     #[arg(long = "for", value_name = "SECONDS")]
     limit_s: Option<f64>,
@@ -98,25 +84,9 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
 }
 
 impl Args {
-    /// File and flags, checked; read anew for every reload.
+    /// Read anew for every reload.
     fn checked(&self) -> anyhow::Result<Checked> {
-        let mut flags = Flags {
-            services: self.service.clone(),
-            batch: self.batch.clone(),
-            links: self.link.clone(),
-            law: self.law.clone(),
-            set: self.set.clone(),
-        };
-        if let Some(folder) = &self.state_dir {
-            let folder = files::absolute(folder)?;
-            flags.set.push(format!("agent.state_dir={}", folder.display()));
-        }
-        let flags = Raw::from_flags(&flags);
-        let raw = match &self.config {
-            Some(path) => files::read_config(path)?.merged(flags),
-            None => flags,
-        };
-        Ok(raw.check(&known_laws())?)
+        self.guarded.checked(self.law.as_deref())
     }
 }
 

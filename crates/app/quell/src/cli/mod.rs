@@ -8,6 +8,7 @@ mod doctor;
 mod explain;
 mod files;
 mod guard;
+mod guarded;
 mod latency;
 mod load;
 mod man;
@@ -20,7 +21,9 @@ mod profile;
 mod restore;
 mod schemas;
 mod simulate;
+mod trial;
 mod tune;
+mod who;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -41,6 +44,8 @@ enum Command {
     Restore(restore::Args),
     /// Say why a tenant is limited.
     Explain(explain::Args),
+    /// Find out who slows a service.
+    Who(who::Args),
     /// Say what this machine lets one measure and control.
     Doctor(doctor::Args),
     /// The queue of batch tasks.
@@ -65,6 +70,8 @@ enum Command {
     Demo(demo::Args),
     /// Measure what is promised.
     Bench(bench::Args),
+    /// Try whether the right polluter is named.
+    Trial(trial::Args),
     /// Play published experiments, or one's own, on a simulated server.
     Simulate(simulate::Args),
     /// Write manual pages.
@@ -79,6 +86,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Guard(args) => guard::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Who(args) => who::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Batch(args) => batch::run(args),
         Command::Config(args) => config::run(args),
@@ -91,6 +99,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Tune(args) => tune::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Trial(args) => trial::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Man(args) => man::write_pages(args),
         Command::Completions(args) => man::print_completions(args),

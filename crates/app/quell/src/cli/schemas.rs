@@ -36,6 +36,7 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("quell.faults", schema_for!(quell_faults::FaultReport)),
         ("quell.calibration", schema_for!(quell_calibrate::Report)),
         ("quell.status", schema_for!(quell_agent::Status)),
+        ("quell.who", schema_for!(quell_agent::WhoReport)),
     ];
     all.extend(measured);
     all.extend(quell_simulate::schemas());

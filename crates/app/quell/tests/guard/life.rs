@@ -87,17 +87,25 @@ fn a_reload_takes_a_good_configuration_and_leaves_a_bad_one() {
             "[agent]\nlaw = \"{law}\"\nmetrics = \"{}\"\ninterval_s = 0.2\n\
              fast_interval_s = 0.1\n\
              [[service]]\nname = \"web\"\ncgroup = \"{service}\"\np99 = \"20ms\"\n\
-             [[batch]]\nname = \"jobs\"\ncgroup = \"{batch}\"\n",
+             [[batch]]\nname = \"jobs\"\ncgroup = \"{batch}\"\ntasks = true\n",
             ground.folder.path().join("metrics.sock").display()
         );
         std::fs::write(&file, text).unwrap();
     };
     write("none");
+    let added = ground.quell(&["batch"]).args(["add", "--", "sleep", "60"]).output().unwrap();
+    assert!(added.status.success(), "{}", text(&added));
+    let task = || {
+        let listed = ground.quell(&["batch"]).args(["list", "--json"]).output().unwrap();
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+        listed["tasks"][0].clone()
+    };
     let before = ground.texts();
     let mut command = ground.quell(&["guard"]);
     command.arg("--config").arg(&file).arg("--status-json").arg(ground.status_file());
     let mut guard = crate::common::Guard::start(&mut command, &ground);
     assert_eq!(guard.ready()["law"], "none");
+    let running = until("its task", || Some(task()).filter(|task| task["state"] == "running"));
     write("nonsense");
     guard.signal("-HUP");
     until("the refusal", || guard.log().contains("not reloaded").then_some(()));
@@ -107,6 +115,7 @@ fn a_reload_takes_a_good_configuration_and_leaves_a_bad_one() {
     guard.until("the new law", |status| status["law"] == "os-only");
     let idle = file_in(&ground, "cpu.idle");
     until("the idle class", || (read(&idle) == "1").then_some(()));
+    assert_eq!(task()["pid"], running["pid"], "it runs on: {}", task());
     let scraped = Command::new("curl")
         .args(["-s", "--unix-socket"])
         .arg(ground.folder.path().join("metrics.sock"))
@@ -117,5 +126,6 @@ fn a_reload_takes_a_good_configuration_and_leaves_a_bad_one() {
     }
     assert_eq!(guard.stop(), Some(0), "{}", guard.log());
     assert_eq!(ground.texts(), before);
+    assert_eq!(task()["state"], "ready", "stopped with the agent");
     assert!(!ground.folder.path().join("metrics.sock").exists());
 }

@@ -6,3 +6,4 @@ mod deaths;
 mod life;
 mod queue;
 mod refusals;
+mod who;

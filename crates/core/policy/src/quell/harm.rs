@@ -4,18 +4,16 @@
 //! chips in which it ran. The worst victim counts. Several experiments are pooled; the newest
 //! weigh most, so a group that changes its ways is known within a minute.
 //!
-//! Bound: a group is held at most `held_share_frac` of the time. A bank that fills at that rate
-//! (up to half a second) pays for each experiment, so the first ones come quickly.
+//! Bound: a group is held at most `held_share_frac` of the time.
 
 use super::params::QuellParams;
 use super::signals::Signals;
+use crate::parts::HeldTime;
 use quell_model::{InflationParams, inflation_of};
 use quell_types::{Experiment, ExperimentTrace, Knob, Observation, Setup, Tenant, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Most held time that a group's bank can save, in seconds.
-const BANK_S: f64 = 0.5;
 /// Weight of the newest experiment once several are known.
 const NEWEST: f64 = 0.3;
 /// A group that used less CPU than this could not have hurt.
@@ -30,7 +28,6 @@ const BOUND_FACTOR: u64 = 3;
 struct Known {
     harm: f64,
     experiments: u32,
-    bank_s: f64,
     last: Option<Time>,
 }
 
@@ -41,7 +38,7 @@ pub(super) struct Harm {
     groups: BTreeMap<Tenant, Known>,
     playing: Option<(u64, Time)>,
     next_id: u64,
-    filled: Option<Time>,
+    held_time: HeldTime,
     last_played: Option<Time>,
 }
 
@@ -67,11 +64,11 @@ fn held_s(experiment: &Experiment) -> f64 {
 impl Harm {
     pub(super) fn new(params: QuellParams) -> Self {
         Self {
+            held_time: HeldTime::new(params.held_share_frac),
             params,
             groups: BTreeMap::new(),
             playing: None,
             next_id: 1,
-            filled: None,
             last_played: None,
         }
     }
@@ -95,7 +92,7 @@ impl Harm {
 
     /// Takes in experiments that ended, and lets the banks fill.
     pub(super) fn learn(&mut self, setup: &Setup, observation: &Observation) {
-        self.fill(setup, observation.time);
+        self.held_time.fill(setup, observation.time);
         for trace in &observation.experiments {
             if self.playing.is_some_and(|(id, _)| id == trace.id) {
                 self.playing = None;
@@ -104,20 +101,8 @@ impl Harm {
         }
     }
 
-    fn fill(&mut self, setup: &Setup, time: Time) {
-        let earned = match self.filled.replace(time) {
-            Some(then) => time.since(then).as_secs_f64() * self.params.held_share_frac,
-            None => BANK_S,
-        };
-        for batch in &setup.batch {
-            let known = self.groups.entry(batch.name.clone()).or_default();
-            known.bank_s = (known.bank_s + earned).min(BANK_S);
-        }
-    }
-
     fn take(&mut self, setup: &Setup, trace: &ExperimentTrace) {
         let Some((group, cpus)) = held_group(trace) else { return };
-        let Some(known) = self.groups.get_mut(&group) else { return };
         if cpus < IDLE_CPUS {
             return;
         }
@@ -126,6 +111,7 @@ impl Harm {
         let ratios = victims.filter_map(|s| inflation_of(&s.name, trace, &params).ok());
         let Some(worst) = ratios.reduce(f64::max) else { return };
         let harm = worst.max(0.1).ln() / cpus;
+        let known = self.groups.entry(group).or_default();
         // A plain mean of the first few, then the newest weigh most.
         known.experiments += 1;
         let weight = (1.0 / f64::from(known.experiments)).max(NEWEST);
@@ -151,9 +137,8 @@ impl Harm {
         let cost_s = Duration::from_micros(2 * chip_us).as_secs_f64();
         let group = self.candidate(setup, observation, cost_s)?;
         let experiment = self.plan(setup, &group, chip_us);
-        let known = self.groups.get_mut(&group)?;
-        known.bank_s -= held_s(&experiment);
-        known.last = Some(time);
+        self.held_time.spend(&group, held_s(&experiment));
+        self.groups.entry(group).or_default().last = Some(time);
         self.playing = Some((experiment.id, time));
         self.last_played = Some(time);
         Some(Planned(experiment))
@@ -172,8 +157,7 @@ impl Harm {
         };
         let due = |name: &&Tenant| {
             let frozen = Knob::Frozen { tenant: (*name).clone() };
-            let paid = self.groups.get(*name).is_some_and(|k| k.bank_s >= cost_s);
-            setup.controls(&frozen) && paid && runs(name)
+            setup.controls(&frozen) && self.held_time.pays(name, cost_s) && runs(name)
         };
         let rank = |name: &&Tenant| {
             let known = self.groups.get(*name).copied().unwrap_or_default();

@@ -1,0 +1,149 @@
+//! Who slows whom: a look at the machine that changes nothing for longer than a moment.
+
+use crate::claim::Claims;
+use crate::decisions::{DecisionLog, Decisions};
+use crate::error::AgentError;
+use crate::signals::Signals;
+use crate::{fit, options};
+use quell_config::Checked;
+use quell_control::Engine;
+use quell_linux::{AgentLock, Linux, OpenError, StateDir};
+use quell_model::blame::{Cause, Culprit, Finding, Resource, Standing};
+use quell_platform::{Platform, Scope};
+use quell_policy::{Policy, Who, WhoParams};
+use quell_types::{Setup, Tenant};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Name and version of the JSON.
+const SCHEMA: &str = "quell.who/1";
+
+/// Who slows each service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WhoReport {
+    /// `quell.who/1`.
+    pub schema: String,
+    /// How long was looked, in seconds.
+    pub seconds: f64,
+    /// The services, in the order of the configuration.
+    pub victims: Vec<VictimReport>,
+}
+
+/// Who slows one service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VictimReport {
+    /// The service.
+    pub workload: Tenant,
+    /// By what factor those below lengthen its CPU time per request, or its latency where all of
+    /// them only make it wait; 1 = not at all; none if nothing can be said.
+    pub slowdown: Option<f64>,
+    /// What it fights over with the first of those below; none if it is not slowed by others.
+    pub resource: Option<Resource>,
+    /// Those who do it, or may, the most certain first.
+    pub culprits: Vec<Culprit>,
+    /// Why it is slow; none if nothing can be said.
+    pub cause: Option<Cause>,
+    /// Why this is said, in words.
+    pub evidence: Vec<String>,
+}
+
+impl WhoReport {
+    fn new(setup: &Setup, findings: &BTreeMap<Tenant, Finding>, seconds: f64) -> Self {
+        let names = setup.services.iter().map(|service| &service.name);
+        let victims = names.map(|name| VictimReport::new(name, findings.get(name))).collect();
+        Self { schema: SCHEMA.into(), seconds, victims }
+    }
+
+    /// Whether somebody is named.
+    #[must_use]
+    pub fn names_somebody(&self) -> bool {
+        let mut culprits = self.victims.iter().flat_map(|victim| &victim.culprits);
+        culprits.any(|culprit| culprit.status == Standing::Named)
+    }
+}
+
+impl VictimReport {
+    fn new(name: &Tenant, finding: Option<&Finding>) -> Self {
+        let Some(finding) = finding else {
+            return Self {
+                workload: name.clone(),
+                slowdown: None,
+                resource: None,
+                culprits: Vec::new(),
+                cause: None,
+                evidence: vec!["no requests were seen, so nothing can be said".into()],
+            };
+        };
+        Self {
+            workload: name.clone(),
+            slowdown: Some(finding.slowdown),
+            resource: match finding.cause {
+                Cause::Neighbour => finding.culprits.first().map(|culprit| culprit.resource),
+                _ => None,
+            },
+            culprits: finding.culprits.clone(),
+            cause: Some(finding.cause),
+            evidence: finding.evidence.clone(),
+        }
+    }
+}
+
+/// How long to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WhoOptions {
+    /// At most so long.
+    pub limit: Duration,
+    /// Whether to end as soon as somebody is named.
+    pub until_named: bool,
+}
+
+/// Looks who slows the services that the configuration names. Batch groups are held for moments,
+/// at most 1 % of the time; every freezer is as before afterwards. `progress` is told after each
+/// sample.
+///
+/// # Errors
+/// As when an agent is opened; the platform failed; or a freezer could not be put back.
+pub fn who(
+    config: &Checked,
+    wanted: &WhoOptions,
+    signals: &Signals,
+    mut progress: impl FnMut(&WhoReport),
+) -> Result<WhoReport, AgentError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(AgentError::Open(vec![OpenError::NotRoot]));
+    }
+    fit::fit(config)?;
+    let state = StateDir(PathBuf::from(&config.agent.state_dir));
+    let _lock = AgentLock::take(&state.0)?;
+    let _claims = Claims::take(config)?;
+    let mut log = DecisionLog::open(&state)?;
+    let mut platform = Linux::open(options::linux_options(config)).map_err(AgentError::Open)?;
+    let setup = platform.setup().clone();
+    let policy = Who::new(WhoParams::default());
+    let period = policy.period();
+    let policies: Vec<Box<dyn Policy>> = vec![Box::new(policy)];
+    let mut engine = Engine::new(setup.clone(), policies, options::engine_params(config));
+    let begun = Instant::now();
+    let report = loop {
+        let sample = platform.sample(period, Scope::Full)?;
+        let decision = engine.step(&sample);
+        if !decision.entry.is_empty() {
+            log.append(&decision.entry)?;
+        }
+        for action in &decision.actions {
+            platform.apply(action)?;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let report = WhoReport::new(&setup, &engine.findings(), seconds);
+        progress(&report);
+        let enough = wanted.until_named && report.names_somebody();
+        if enough || signals.stops() || begun.elapsed() >= wanted.limit {
+            break report;
+        }
+    };
+    platform.restore()?;
+    Ok(report)
+}

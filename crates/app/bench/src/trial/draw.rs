@@ -1,0 +1,157 @@
+//! What runs in which group, drawn from a seed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How much the culprit of a trial hurts, as a factor on the service's CPU time per request.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub enum Harm {
+    /// There is no culprit.
+    #[serde(rename = "none")]
+    None,
+    /// A little: 1.05 to 1.2.
+    #[serde(rename = "1.05..1.2")]
+    Little,
+    /// Much: 1.2 and more.
+    #[serde(rename = "1.2..")]
+    Much,
+}
+
+impl Harm {
+    /// All of them, with their names.
+    const ALL: [(Harm, &'static str); 3] =
+        [(Harm::None, "none"), (Harm::Little, "1.05..1.2"), (Harm::Much, "1.2..")];
+
+    /// Why a trial with this harm does not count.
+    pub(crate) fn refuses(self, harm: Option<f64>) -> Option<&'static str> {
+        let within = match (self, harm) {
+            (Harm::None, None) => true,
+            (Harm::Little, Some(harm)) => (1.05..1.2).contains(&harm),
+            (Harm::Much, Some(harm)) => harm >= 1.2,
+            _ => false,
+        };
+        (!within).then_some("the harm was of another class")
+    }
+}
+
+impl fmt::Display for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(harm, _)| harm == self).map_or("", |(_, name)| name);
+        f.pad(name)
+    }
+}
+
+impl FromStr for Harm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(_, name)| *name == text).map(|(harm, _)| *harm);
+        found.ok_or_else(|| {
+            format!("`{text}` is no class of harm; there are none, 1.05..1.2, 1.2..")
+        })
+    }
+}
+
+/// Work of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Its group's name.
+    pub(crate) group: String,
+    /// What `quell pressure` presses on.
+    pub(crate) resource: &'static str,
+    /// How much.
+    pub(crate) intensity: u32,
+}
+
+/// What runs in one trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Composition {
+    /// All groups.
+    pub(crate) members: Vec<Member>,
+    /// Which of them hurts, if any.
+    pub(crate) culprit: Option<usize>,
+}
+
+/// Groups of a trial.
+pub(crate) const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
+/// Work that stays within a core.
+const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
+/// Work that leaves it.
+const GUILTY: [&str; 3] = ["llc-capacity", "memory-bandwidth", "llc-bandwidth"];
+
+impl Composition {
+    /// The composition of this number.
+    pub(crate) fn draw(seed: u64, number: u32, harm: Harm) -> Self {
+        let mut dice = Dice(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let culprit = (harm != Harm::None).then(|| dice.below(GROUPS.len() as u64) as usize);
+        let member = |(index, group): (usize, &&str)| {
+            let guilty = Some(index) == culprit;
+            let kinds = if guilty { &GUILTY } else { &INNOCENT };
+            let resource = kinds[dice.below(kinds.len() as u64) as usize];
+            let intensity = match (guilty, harm) {
+                (false, _) => 10 + 5 * dice.below(11) as u32,
+                (true, Harm::Little) => 20 + 10 * dice.below(6) as u32,
+                (true, _) => 100,
+            };
+            Member { group: (*group).to_owned(), resource, intensity }
+        };
+        Self { members: GROUPS.iter().enumerate().map(member).collect(), culprit }
+    }
+
+    /// The culprit's name.
+    pub(crate) fn culprit(&self) -> Option<&str> {
+        self.culprit.map(|index| self.members[index].group.as_str())
+    }
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_draws_the_same_and_every_group_comes_to_be_the_culprit() {
+        let drawn = |seed, number| Composition::draw(seed, number, Harm::Much);
+        assert_eq!(drawn(7, 3), drawn(7, 3));
+        assert_ne!(drawn(7, 3), drawn(8, 3));
+        for group in 0..GROUPS.len() {
+            assert!((0..60).any(|number| drawn(1, number).culprit == Some(group)), "{group}");
+        }
+        for member in (0..60).flat_map(|number| Composition::draw(1, number, Harm::None).members) {
+            assert!(INNOCENT.contains(&member.resource), "{member:?}");
+            assert!((10..=60).contains(&member.intensity), "{member:?}");
+        }
+    }
+
+    #[test]
+    fn classes_are_read_and_keep_their_bounds() {
+        let table = [
+            ("none", None, true),
+            ("none", Some(1.0), false),
+            ("1.05..1.2", Some(1.1), true),
+            ("1.05..1.2", Some(1.2), false),
+            ("1.2..", Some(1.2), true),
+            ("1.2..", Some(1.19), false),
+        ];
+        for (name, harm, counts) in table {
+            let class: Harm = name.parse().unwrap();
+            assert_eq!(class.to_string(), name);
+            assert_eq!(class.refuses(harm).is_none(), counts, "{name} {harm:?}");
+        }
+        assert!("1.3..".parse::<Harm>().unwrap_err().contains("1.2.."));
+    }
+}

@@ -1,0 +1,168 @@
+//! `quell who`: who slows a service?
+
+use super::files;
+use super::guarded::Guarded;
+use anyhow::Context;
+use quell_agent::{Signals, VictimReport, WhoOptions, WhoReport, who};
+use quell_model::blame::{Cause, Culprit, Resource, Standing};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Finds out who slows each service, with or without hardware counters.
+///
+/// Batch groups are held for moments (50 ms, at most 1 % of their time) to see whether a service's
+/// requests then cost less CPU time. Nothing else is changed, and everything is put back. Needs
+/// root, and no other agent on the same groups.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell who --service name=web,unit=nginx.service --batch cgroup=/jobs --batch cgroup=/backup
+  quell who --config /etc/quell.toml --seconds 60 --json
+  quell who --service cgroup=/web,ports=8080 --batch cgroup=/a --batch cgroup=/b --until-named
+
+A culprit is `named` if experiments have shown it, `suspected` if it is only likely. An objective
+(p99=3ms) is not needed here.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    guarded: Guarded,
+    /// How long to look.
+    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    seconds: f64,
+    /// End as soon as somebody is named.
+    #[arg(long)]
+    until_named: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Progress is told that often.
+const TELL_EVERY_S: f64 = 5.0;
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let limit = Duration::try_from_secs_f64(args.seconds).context("--seconds")?;
+    let config = with_objectives(&args.guarded).checked(Some("none"))?;
+    let signals = Signals::of_process().context("installing signal handlers")?;
+    let wanted = WhoOptions { limit, until_named: args.until_named };
+    let mut told_s = 0.0;
+    let report = who(&config, &wanted, &signals, |report| {
+        if report.seconds >= told_s + TELL_EVERY_S {
+            told_s += TELL_EVERY_S;
+            eprintln!("quell: {}", progress(report, args.seconds));
+        }
+    })?;
+    if args.json {
+        return files::print_json(&report);
+    }
+    files::print_text(&told(&report))
+}
+
+/// Services need no objective here; the configuration wants one.
+fn with_objectives(guarded: &Guarded) -> Guarded {
+    let objective = |key: &str| matches!(key, "p50" | "p95" | "p99" | "p99.9" | "percentile");
+    let has = |service: &str| {
+        service.split(',').filter_map(|part| part.split_once('=')).any(|(key, _)| objective(key))
+    };
+    let complete = |service: &String| {
+        if has(service) { service.clone() } else { format!("{service},p99=1s") }
+    };
+    Guarded { service: guarded.service.iter().map(complete).collect(), ..guarded.clone() }
+}
+
+fn progress(report: &WhoReport, seconds: f64) -> String {
+    let all = report.victims.iter().flat_map(|victim| &victim.culprits);
+    let named: Vec<&str> = all
+        .filter(|culprit| culprit.status == Standing::Named)
+        .map(|culprit| culprit.workload.as_str())
+        .collect();
+    let so_far = if named.is_empty() { "nobody is named".into() } else { named.join(", ") };
+    format!("{:.0} s of {seconds:.0}: {so_far}", report.seconds)
+}
+
+/// The whole answer in plain sentences.
+fn told(report: &WhoReport) -> String {
+    report.victims.iter().map(sentences).collect::<Vec<_>>().join("\n")
+}
+
+fn sentences(victim: &VictimReport) -> String {
+    let name = &victim.workload;
+    let slowdown = victim.slowdown.unwrap_or(1.0);
+    let mut text = match victim.cause {
+        None => format!("{name}: nothing can be said.\n"),
+        Some(Cause::None) => format!("{name} is not slowed by anybody, as far as can be seen.\n"),
+        Some(Cause::Itself) => format!("{name} is slow of its own making.\n"),
+        Some(Cause::Hypervisor) => format!("{name} is slowed by the host of this machine.\n"),
+        Some(Cause::Neighbour) if victim.resource == Some(Resource::Cpu) => {
+            format!("{name} waits for CPUs; its latency is {slowdown:.2} times as long:\n")
+        }
+        Some(Cause::Neighbour) => {
+            format!("{name} needs {slowdown:.2} times the CPU time for a request:\n")
+        }
+    };
+    // Writing to a String cannot fail.
+    for culprit in &victim.culprits {
+        let _ = writeln!(text, "  * {}", accusation(culprit));
+    }
+    for why in &victim.evidence {
+        let _ = writeln!(text, "    {why}");
+    }
+    text
+}
+
+fn accusation(culprit: &Culprit) -> String {
+    let status = match culprit.status {
+        Standing::Named => "named",
+        Standing::Suspected => "suspected",
+    };
+    format!("{} is {status} ({:.2} times)", culprit.workload, culprit.slowdown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(cause: Option<Cause>, culprits: Vec<Culprit>) -> WhoReport {
+        let victim = VictimReport {
+            workload: "web".into(),
+            slowdown: cause.map(|_| 1.3),
+            resource: None,
+            culprits,
+            cause,
+            evidence: vec!["because".into()],
+        };
+        WhoReport { schema: "quell.who/1".into(), seconds: 5.0, victims: vec![victim] }
+    }
+
+    #[test]
+    fn the_culprit_is_told_with_its_effect_and_why() {
+        let culprit = Culprit {
+            workload: "jobs".into(),
+            confidence: 0.999,
+            status: Standing::Named,
+            slowdown: 1.3,
+            resource: Resource::Memory,
+            harm_ln_per_cpu: 0.5,
+            experiments: 4,
+        };
+        let report = report(Some(Cause::Neighbour), vec![culprit]);
+        let text = told(&report);
+        for part in ["web needs 1.30 times", "jobs is named (1.30 times)", "because"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(progress(&report, 30.0), "5 s of 30: jobs");
+    }
+
+    #[test]
+    fn every_cause_has_its_sentence() {
+        let table = [
+            (None, "nothing can be said"),
+            (Some(Cause::None), "not slowed by anybody"),
+            (Some(Cause::Itself), "its own making"),
+            (Some(Cause::Hypervisor), "the host"),
+        ];
+        for (cause, part) in table {
+            assert!(told(&report(cause, vec![])).contains(part), "{cause:?}");
+        }
+        assert_eq!(progress(&report(None, vec![]), 30.0), "5 s of 30: nobody is named");
+    }
+}

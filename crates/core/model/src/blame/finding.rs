@@ -1,0 +1,384 @@
+//! What is said of a victim: how much slower, why, by whom, and how sure that is.
+//!
+//! Naming needs three things: the guilt must be as good as certain, the suspect must have been held
+//! at least twice (one look may have gone wrong), and its part of the harm must be worth it.
+//! Everything less is a suspicion. A victim that runs into its own quota, that is loaded to its
+//! limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
+//!
+//! Source: A-1, A-17; issue "Name the polluter and limit only it" (self-inflicted slowness).
+
+use super::guilt::Guilt;
+use quell_types::Tenant;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// When somebody is named or suspected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FindingParams {
+    /// The least effect, in ln, that counts as harm.
+    pub least_ln: f64,
+    /// Probability of harm from which a suspect is named.
+    pub named_frac: f64,
+    /// Experiments in which it must have been held for that.
+    pub named_experiments: u32,
+    /// Its least part of the whole harm for that.
+    pub named_share_frac: f64,
+    /// Probability of harm from which it is suspected.
+    pub suspected_frac: f64,
+    /// The least effect on latency, in ln, that counts as waiting.
+    pub least_wait_ln: f64,
+    /// Share of periods in which a victim ran out of its own quota that explains slowness.
+    pub throttled_frac: f64,
+    /// Offered load over its peak that explains slowness.
+    pub loaded_frac: f64,
+    /// Share of time taken by the hypervisor that explains slowness.
+    pub steal_frac: f64,
+}
+
+impl Default for FindingParams {
+    fn default() -> Self {
+        Self {
+            least_ln: 0.04,
+            named_frac: 0.99,
+            named_experiments: 2,
+            named_share_frac: 0.2,
+            suspected_frac: 0.5,
+            least_wait_ln: 0.1,
+            throttled_frac: 0.05,
+            loaded_frac: 0.95,
+            steal_frac: 0.05,
+        }
+    }
+}
+
+/// How sure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Shown by experiments.
+    Named,
+    /// Likely, not shown.
+    Suspected,
+}
+
+/// What culprit and victim fight over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// Caches, memory, the bus or the clock: requests take more CPU time.
+    Memory,
+    /// CPUs: requests wait, and take no more CPU time.
+    Cpu,
+}
+
+/// Why a victim is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Others on this machine.
+    Neighbour,
+    /// Its own quota or load.
+    #[serde(rename = "self")]
+    Itself,
+    /// The host of this virtual machine.
+    Hypervisor,
+    /// It is not slow, as far as can be seen.
+    None,
+}
+
+/// One who causes harm, or may.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Culprit {
+    /// Who.
+    pub workload: Tenant,
+    /// Probability that it slows the victim by more than the least that counts.
+    pub confidence: f64,
+    /// How sure it is.
+    pub status: Standing,
+    /// What they fight over.
+    pub resource: Resource,
+    /// By what factor it lengthens the victim's CPU time per request, or its latency where the
+    /// resource is the CPU.
+    pub slowdown: f64,
+    /// The same as ln for each CPU that it uses; 0 where that is not known.
+    pub harm_ln_per_cpu: f64,
+    /// Experiments in which it was held.
+    pub experiments: u32,
+}
+
+/// What is known of one victim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// By what factor those lengthen its CPU time per request, or its latency where all of them
+    /// only make it wait; 1 = not at all.
+    pub slowdown: f64,
+    /// Why it is slow.
+    pub cause: Cause,
+    /// Those who are named first, then the most certain.
+    pub culprits: Vec<Culprit>,
+    /// Why, in words.
+    pub evidence: Vec<String>,
+}
+
+/// Signs of reasons other than neighbours; none where they cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VictimSigns {
+    /// Share of CFS periods in which it ran out of its own quota.
+    pub throttled_frac: Option<f64>,
+    /// Offered load over its peak.
+    pub load_frac: Option<f64>,
+    /// Share of time that the hypervisor took from this machine.
+    pub steal_frac: Option<f64>,
+}
+
+/// All that speaks for or against suspects.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// By the victim's CPU time per request.
+    pub work: &'a Guilt,
+    /// By its latency.
+    pub latency: &'a Guilt,
+    /// What each suspect uses now, in CPUs.
+    pub cpus: &'a BTreeMap<Tenant, f64>,
+    /// Those whom correlation suspects.
+    pub correlated: &'a [(Tenant, f64)],
+}
+
+/// Judges one victim.
+#[must_use]
+pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParams) -> Finding {
+    let Evidence { work: guilt, latency, cpus, correlated } = *evidence;
+    let whole = guilt.foretell(cpus);
+    let one = |(tenant, cpus): (&Tenant, &f64)| culprit(guilt, tenant, *cpus, whole, params);
+    let mut culprits: Vec<Culprit> = cpus.iter().filter_map(one).collect();
+    let known = |culprits: &[Culprit], t: &Tenant| culprits.iter().any(|c| c.workload == *t);
+    for (tenant, _) in correlated {
+        let acquitted = guilt.belief(tenant).is_some_and(|b| b.experiments > 0);
+        if !acquitted && !known(&culprits, tenant) {
+            culprits.push(by_correlation(guilt, tenant, cpus, params));
+        }
+    }
+    for (tenant, cpus) in cpus {
+        if !known(&culprits, tenant) {
+            culprits.extend(crowding(latency, tenant, *cpus, params));
+        }
+    }
+    let rank = |c: &Culprit| (c.status == Standing::Named, c.confidence);
+    culprits.sort_by(|a, b| {
+        let (a, b) = (rank(a), rank(b));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    let by_work = culprits.iter().any(|c| c.resource == Resource::Memory);
+    let counts = |c: &&Culprit| !by_work || c.resource == Resource::Memory;
+    let slowdown: f64 = culprits.iter().filter(counts).map(|c| c.slowdown).product();
+    let (cause, own) = cause(&culprits, signs, params);
+    let evidence = culprits.iter().map(in_words).chain(own).collect();
+    Finding { slowdown, cause, culprits, evidence }
+}
+
+fn culprit(
+    guilt: &Guilt,
+    tenant: &Tenant,
+    cpus: f64,
+    whole_ln: f64,
+    params: &FindingParams,
+) -> Option<Culprit> {
+    let belief = guilt.belief(tenant)?;
+    let confidence = guilt.harmful(tenant, cpus, params.least_ln);
+    if confidence < params.suspected_frac {
+        return None;
+    }
+    let effect_ln = belief.harm * cpus;
+    let shown = confidence >= params.named_frac
+        && belief.experiments >= params.named_experiments
+        && effect_ln >= params.named_share_frac * whole_ln;
+    Some(Culprit {
+        workload: tenant.clone(),
+        confidence,
+        status: if shown { Standing::Named } else { Standing::Suspected },
+        resource: Resource::Memory,
+        slowdown: libm::exp(effect_ln).max(1.0),
+        harm_ln_per_cpu: belief.harm,
+        experiments: belief.experiments,
+    })
+}
+
+/// Somebody who makes the victim wait, as experiments have shown.
+fn crowding(
+    latency: &Guilt,
+    tenant: &Tenant,
+    cpus: f64,
+    params: &FindingParams,
+) -> Option<Culprit> {
+    let belief = latency.belief(tenant)?;
+    let confidence = latency.harmful(tenant, cpus, params.least_wait_ln);
+    let shown = confidence >= params.named_frac && belief.experiments >= params.named_experiments;
+    shown.then(|| Culprit {
+        workload: tenant.clone(),
+        confidence,
+        status: Standing::Suspected,
+        resource: Resource::Cpu,
+        slowdown: libm::exp(belief.harm * cpus).max(1.0),
+        harm_ln_per_cpu: belief.harm,
+        experiments: belief.experiments,
+    })
+}
+
+/// Somebody of whom no experiment says anything yet. How much harm it does is not known.
+fn by_correlation(
+    guilt: &Guilt,
+    tenant: &Tenant,
+    cpus: &BTreeMap<Tenant, f64>,
+    params: &FindingParams,
+) -> Culprit {
+    let used = cpus.get(tenant).copied().unwrap_or(0.0);
+    Culprit {
+        workload: tenant.clone(),
+        confidence: guilt.harmful(tenant, used, params.least_ln),
+        status: Standing::Suspected,
+        resource: Resource::Memory,
+        slowdown: 1.0,
+        harm_ln_per_cpu: 0.0,
+        experiments: 0,
+    }
+}
+
+fn cause(
+    culprits: &[Culprit],
+    signs: &VictimSigns,
+    params: &FindingParams,
+) -> (Cause, Option<String>) {
+    if culprits.iter().any(|c| c.status == Standing::Named) {
+        return (Cause::Neighbour, None);
+    }
+    let above = |sign: Option<f64>, least: f64| sign.filter(|value| *value >= least);
+    if let Some(frac) = above(signs.throttled_frac, params.throttled_frac) {
+        let words = format!("it ran out of its own CPU quota in {:.0} % of periods", 100.0 * frac);
+        return (Cause::Itself, Some(words));
+    }
+    if let Some(frac) = above(signs.load_frac, params.loaded_frac) {
+        let words = format!("it is loaded to {:.0} % of its peak", 100.0 * frac);
+        return (Cause::Itself, Some(words));
+    }
+    if let Some(frac) = above(signs.steal_frac, params.steal_frac) {
+        let words = format!("the hypervisor took {:.0} % of the CPU time", 100.0 * frac);
+        return (Cause::Hypervisor, Some(words));
+    }
+    if culprits.is_empty() { (Cause::None, None) } else { (Cause::Neighbour, None) }
+}
+
+fn in_words(culprit: &Culprit) -> String {
+    let Culprit { workload, confidence, resource, slowdown, experiments, .. } = culprit;
+    if *resource == Resource::Cpu {
+        return format!(
+            "held {experiments} times, {workload} made the victim's latency {slowdown:.2} times as \
+             long while it ran, but not its CPU time: it waits for CPUs (certain to {:.1} %)",
+            100.0 * confidence
+        );
+    }
+    match experiments {
+        0 => format!("{workload} was busy when the victim was slow; it was never held"),
+        _ => format!(
+            "held {experiments} times, {workload} made the victim {slowdown:.2} times as slow \
+             while it ran (certain to {:.1} %)",
+            100.0 * confidence
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::guilt::{GuiltParams, Measurement};
+    use super::*;
+    use quell_types::Time;
+
+    fn used() -> BTreeMap<Tenant, f64> {
+        [("jobs".into(), 0.5), ("backup".into(), 0.5)].into()
+    }
+
+    /// What is believed after these looks: (who was held, ln of the slowdown).
+    fn after(looks: &[(&str, f64)]) -> Guilt {
+        let mut guilt = Guilt::new(GuiltParams::default());
+        guilt.keep(&["backup".into(), "jobs".into()]);
+        for (held, ln_slowdown) in looks {
+            guilt.measure(&Measurement {
+                time: Time(1),
+                ln_slowdown: *ln_slowdown,
+                variance: 0.02 * 0.02,
+                doses_cpus: [((*held).into(), 0.5)].into(),
+                experiment: true,
+            });
+        }
+        guilt
+    }
+
+    fn judged(work: &Guilt, correlated: &[(Tenant, f64)], signs: VictimSigns) -> Finding {
+        let latency = &after(&[("jobs", 0.0), ("backup", 0.0)]);
+        let evidence = Evidence { work, latency, cpus: &used(), correlated };
+        judge(&evidence, &signs, &FindingParams::default())
+    }
+
+    #[test]
+    fn who_was_shown_to_harm_is_named_with_its_effect() {
+        let guilt = after(&[("jobs", 0.3), ("backup", 0.0), ("jobs", 0.3), ("backup", 0.01)]);
+        let finding = judged(&guilt, &[], VictimSigns::default());
+        assert_eq!(finding.cause, Cause::Neighbour);
+        assert_eq!(finding.culprits.len(), 1, "{finding:?}");
+        let culprit = &finding.culprits[0];
+        assert_eq!((culprit.workload.as_str(), culprit.status), ("jobs", Standing::Named));
+        assert!((finding.slowdown - 1.35).abs() < 0.05, "{finding:?}");
+        assert!(finding.evidence[0].contains("held 2 times, jobs"), "{finding:?}");
+    }
+
+    #[test]
+    fn one_look_is_a_suspicion_however_clear() {
+        let finding = judged(&after(&[("jobs", 0.4)]), &[], VictimSigns::default());
+        assert_eq!(finding.culprits[0].status, Standing::Suspected);
+        assert_eq!(finding.cause, Cause::Neighbour);
+    }
+
+    #[test]
+    fn correlation_alone_suspects_and_never_those_whom_experiments_acquit() {
+        let innocent = after(&[("jobs", 0.0), ("jobs", 0.0)]);
+        let correlated = [("jobs".into(), 0.6), ("backup".into(), 0.5)];
+        let finding = judged(&innocent, &correlated, VictimSigns::default());
+        let found: Vec<_> =
+            finding.culprits.iter().map(|c| (c.workload.as_str(), c.status)).collect();
+        assert_eq!(found, [("backup", Standing::Suspected)]);
+        assert!((finding.slowdown - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn who_only_makes_it_wait_is_suspected_of_crowding() {
+        let work = &after(&[("jobs", 0.0), ("backup", 0.0)]);
+        let latency = &after(&[("jobs", 0.9), ("backup", 0.0), ("jobs", 0.9)]);
+        let evidence = Evidence { work, latency, cpus: &used(), correlated: &[] };
+        let finding = judge(&evidence, &VictimSigns::default(), &FindingParams::default());
+        let [culprit] = &finding.culprits[..] else { panic!("{finding:?}") };
+        assert_eq!(culprit.workload, "jobs".into());
+        assert_eq!((culprit.resource, culprit.status), (Resource::Cpu, Standing::Suspected));
+        assert!(finding.slowdown > 2.0 && finding.evidence[0].contains("waits for CPUs"));
+    }
+
+    #[test]
+    fn slowness_of_its_own_making_is_told_apart() {
+        let clear = after(&[("jobs", 0.0), ("backup", 0.0), ("jobs", 0.0), ("backup", 0.0)]);
+        let none = VictimSigns::default();
+        let table = [
+            (none, Cause::None),
+            (VictimSigns { throttled_frac: Some(0.3), ..none }, Cause::Itself),
+            (VictimSigns { load_frac: Some(1.1), ..none }, Cause::Itself),
+            (VictimSigns { steal_frac: Some(0.2), ..none }, Cause::Hypervisor),
+            (VictimSigns { steal_frac: Some(0.01), ..none }, Cause::None),
+        ];
+        for (signs, cause) in table {
+            let finding = judged(&clear, &[], signs);
+            assert_eq!(finding.cause, cause, "{signs:?}");
+            assert_eq!(finding.evidence.is_empty(), cause == Cause::None);
+        }
+        let guilty = after(&[("jobs", 0.3), ("jobs", 0.3)]);
+        let signs = VictimSigns { throttled_frac: Some(0.3), ..none };
+        assert_eq!(judged(&guilty, &[], signs).cause, Cause::Neighbour, "it was shown");
+    }
+}

@@ -1,0 +1,281 @@
+//! Weights of all hypotheses about who hurts one victim.
+
+use super::hypothesis::Hypothesis;
+use super::normal::probability_below;
+use quell_types::{Tenant, Time};
+use std::collections::BTreeMap;
+
+/// What is assumed before anything is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GuiltParams {
+    /// Probability that nobody is guilty.
+    pub nobody_frac: f64,
+    /// Of the rest, the share of two at once.
+    pub two_frac: f64,
+    /// Mean of the harm of a guilty one, in ln per CPU.
+    pub harm_mean: f64,
+    /// Its standard deviation.
+    pub harm_sd: f64,
+    /// Standard deviation of what an innocent one does all the same, in ln per CPU.
+    pub innocent_sd: f64,
+    /// After so many seconds a third of the evidence is left.
+    pub memory_s: f64,
+    /// Share of measurements that go wrong.
+    pub outlier_frac: f64,
+    /// How many times wider those scatter.
+    pub outlier_ratio: f64,
+    /// With more suspects than this two at once are not thought of.
+    pub most_for_pairs: usize,
+}
+
+impl Default for GuiltParams {
+    fn default() -> Self {
+        Self {
+            nobody_frac: 0.5,
+            two_frac: 0.1,
+            harm_mean: 0.5,
+            harm_sd: 0.4,
+            innocent_sd: 0.03,
+            memory_s: 300.0,
+            outlier_frac: 0.05,
+            outlier_ratio: 6.0,
+            most_for_pairs: 100,
+        }
+    }
+}
+
+/// One piece of evidence: `ln_slowdown = sum of dose * harm`, within its variance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    /// When it was taken.
+    pub time: Time,
+    /// ln of the victim's cost with the doses over its cost without.
+    pub ln_slowdown: f64,
+    /// Variance of that by chance alone.
+    pub variance: f64,
+    /// CPUs by which each suspect worked more on the one side than on the other.
+    pub doses_cpus: BTreeMap<Tenant, f64>,
+    /// Whether it was made on purpose: then it can name somebody.
+    pub experiment: bool,
+}
+
+/// What is believed of one suspect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Belief {
+    /// Probability that it is guilty.
+    pub guilt: f64,
+    /// Mean of its harm if it is, in ln per CPU.
+    pub harm: f64,
+    /// Standard deviation of that.
+    pub harm_sd: f64,
+    /// Experiments in which it was held.
+    pub experiments: u32,
+}
+
+/// Who is guilty of slowing one victim, as far as it is known.
+#[derive(Clone, Debug)]
+pub struct Guilt {
+    params: GuiltParams,
+    suspects: Vec<Tenant>,
+    experiments: Vec<u32>,
+    hypotheses: Vec<Hypothesis>,
+    time: Option<Time>,
+}
+
+impl Guilt {
+    /// Nothing is known of anybody.
+    #[must_use]
+    pub fn new(params: GuiltParams) -> Self {
+        let mut guilt = Self {
+            params,
+            suspects: Vec::new(),
+            experiments: Vec::new(),
+            hypotheses: Vec::new(),
+            time: None,
+        };
+        guilt.hypotheses = guilt.assumed(0);
+        guilt
+    }
+
+    /// From now on these are the suspects: those that are gone are forgotten; of new ones nothing
+    /// is known.
+    pub fn keep(&mut self, suspects: &[Tenant]) {
+        if self.suspects == suspects {
+            return;
+        }
+        let mut hypotheses = self.assumed(suspects.len());
+        for new in &mut hypotheses {
+            let old: Vec<usize> =
+                new.members().iter().filter_map(|m| self.index(&suspects[*m])).collect();
+            if let Some(from) = self.find(&old) {
+                new.inherit(from, |m| suspects.iter().position(|s| *s == self.suspects[m]));
+            }
+        }
+        let seen = |s: &Tenant| self.index(s).map_or(0, |index| self.experiments[index]);
+        self.experiments = suspects.iter().map(seen).collect();
+        self.hypotheses = hypotheses;
+        self.suspects = suspects.to_vec();
+        self.level();
+    }
+
+    /// Forgets what is known of one suspect, as when it is another workload than before.
+    pub fn forget(&mut self, suspect: &Tenant) {
+        let all = self.suspects.clone();
+        let others: Vec<Tenant> = all.iter().filter(|s| *s != suspect).cloned().collect();
+        self.keep(&others);
+        self.keep(&all);
+    }
+
+    /// Lets time pass: evidence grows old.
+    pub fn fade(&mut self, now: Time) {
+        // A measurement may speak of a moment before the last sample.
+        let then = self.time.unwrap_or(now);
+        self.time = Some(then.max(now));
+        let share = libm::exp(-now.since(then).as_secs_f64() / self.params.memory_s);
+        for hypothesis in &mut self.hypotheses {
+            hypothesis.fade(share, &self.params);
+        }
+    }
+
+    /// Takes in one measurement. Doses of those who are no suspects make it weaker, by what they
+    /// could have done.
+    pub fn measure(&mut self, measurement: &Measurement) {
+        self.fade(measurement.time);
+        let (doses, strangers) = self.doses(measurement);
+        if doses.iter().all(|dose| *dose == 0.0) || !measurement.ln_slowdown.is_finite() {
+            return;
+        }
+        let params = &self.params;
+        let innocent = params.innocent_sd * params.innocent_sd;
+        let small: f64 = doses.iter().map(|dose| dose * dose * innocent).sum();
+        let noise = measurement.variance + small + strangers * params.harm_sd * params.harm_sd;
+        for hypothesis in &mut self.hypotheses {
+            hypothesis.measure(&doses, measurement.ln_slowdown, noise, params);
+        }
+        self.level();
+        for (count, dose) in self.experiments.iter_mut().zip(&doses) {
+            *count = count.saturating_add(u32::from(measurement.experiment && *dose != 0.0));
+        }
+    }
+
+    /// What is believed of a suspect; none if it is not one.
+    #[must_use]
+    pub fn belief(&self, suspect: &Tenant) -> Option<Belief> {
+        let index = self.index(suspect)?;
+        let weights = self.weights();
+        let (mut guilt, mut mean, mut square) = (0.0, 0.0, 0.0);
+        for (hypothesis, weight) in self.hypotheses.iter().zip(&weights) {
+            let Some((harm, variance)) = hypothesis.harm(index) else { continue };
+            guilt += weight;
+            mean += weight * harm;
+            square += weight * (harm * harm + variance);
+        }
+        let scale = guilt.max(f64::MIN_POSITIVE);
+        let (harm, square) = (mean / scale, square / scale);
+        let harm_sd = libm::sqrt((square - harm * harm).max(0.0));
+        Some(Belief { guilt, harm, harm_sd, experiments: self.experiments[index] })
+    }
+
+    /// Probability that a suspect which uses so many CPUs slows the victim by more than this, in
+    /// ln. Guilt alone is not enough: a suspect that was held without effect may still be called
+    /// guilty of a harm near zero.
+    #[must_use]
+    pub fn harmful(&self, suspect: &Tenant, cpus: f64, least_ln: f64) -> f64 {
+        let Some(index) = self.index(suspect).filter(|_| cpus > 0.0) else { return 0.0 };
+        let each = self.hypotheses.iter().zip(self.weights());
+        let more = each.filter_map(|(hypothesis, weight)| {
+            let (harm, variance) = hypothesis.harm(index)?;
+            let sd = libm::sqrt(variance).max(f64::MIN_POSITIVE);
+            Some(weight * probability_below((harm - least_ln / cpus) / sd))
+        });
+        more.sum()
+    }
+
+    /// Probability that nobody is guilty.
+    #[must_use]
+    pub fn nobody(&self) -> f64 {
+        self.weights().first().copied().unwrap_or(1.0)
+    }
+
+    /// ln of the slowdown that such doses cause, by all hypotheses together.
+    #[must_use]
+    pub fn foretell(&self, doses_cpus: &BTreeMap<Tenant, f64>) -> f64 {
+        let dose = |s: &Tenant| doses_cpus.get(s).copied().unwrap_or(0.0);
+        let doses: Vec<f64> = self.suspects.iter().map(dose).collect();
+        let each = self.hypotheses.iter().zip(self.weights());
+        each.map(|(hypothesis, weight)| weight * hypothesis.foretell(&doses)).sum()
+    }
+
+    /// Those of whom something is believed, in a fixed order.
+    #[must_use]
+    pub fn suspects(&self) -> &[Tenant] {
+        &self.suspects
+    }
+
+    pub(super) fn hypotheses(&self) -> &[Hypothesis] {
+        &self.hypotheses
+    }
+
+    /// Weights that sum to 1, in the order of the hypotheses; the first is that of nobody.
+    pub(super) fn weights(&self) -> Vec<f64> {
+        let raw: Vec<f64> = self.hypotheses.iter().map(|h| libm::exp(h.weight_ln)).collect();
+        let sum: f64 = raw.iter().sum();
+        raw.into_iter().map(|weight| weight / sum).collect()
+    }
+
+    pub(super) fn index(&self, suspect: &Tenant) -> Option<usize> {
+        self.suspects.iter().position(|s| s == suspect)
+    }
+
+    /// All hypotheses about so many suspects as they are before any evidence.
+    fn assumed(&self, suspects: usize) -> Vec<Hypothesis> {
+        let params = &self.params;
+        let pairs = if suspects > params.most_for_pairs { 0 } else { count_of_pairs(suspects) };
+        let two_frac = if pairs == 0 { 0.0 } else { params.two_frac };
+        let somebody = 1.0 - params.nobody_frac;
+        let single = libm::log(somebody * (1.0 - two_frac) / suspects.max(1) as f64);
+        let pair = libm::log((somebody * two_frac / pairs.max(1) as f64).max(f64::MIN_POSITIVE));
+        let mut all = vec![Hypothesis::new(&[], libm::log(params.nobody_frac), params)];
+        all.extend((0..suspects).map(|s| Hypothesis::new(&[s], single, params)));
+        if pairs > 0 {
+            let two = (0..suspects).flat_map(|a| (a + 1..suspects).map(move |b| [a, b]));
+            all.extend(two.map(|two| Hypothesis::new(&two, pair, params)));
+        }
+        all
+    }
+
+    /// The hypothesis that names just these.
+    fn find(&self, members: &[usize]) -> Option<&Hypothesis> {
+        let mut rising = members.to_vec();
+        rising.sort_unstable();
+        self.hypotheses.iter().find(|h| h.members() == rising)
+    }
+
+    /// Doses in order, and the sum of squares of those of strangers.
+    fn doses(&self, measurement: &Measurement) -> (Vec<f64>, f64) {
+        let mut doses = vec![0.0; self.suspects.len()];
+        let mut strangers = 0.0;
+        for (tenant, dose) in &measurement.doses_cpus {
+            match self.index(tenant) {
+                Some(index) => doses[index] = *dose,
+                None => strangers += dose * dose,
+            }
+        }
+        (doses, strangers)
+    }
+
+    /// Keeps the greatest weight at 1, so that none leaves the range of numbers.
+    fn level(&mut self) {
+        let greatest = self.hypotheses.iter().map(|h| h.weight_ln).fold(f64::MIN, f64::max);
+        for hypothesis in &mut self.hypotheses {
+            hypothesis.weight_ln -= greatest;
+        }
+    }
+}
+
+fn count_of_pairs(suspects: usize) -> usize {
+    suspects * suspects.saturating_sub(1) / 2
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! One answer to "who did it", its weight, and what it believes of the harm that the guilty do.
+
+use super::guilt::GuiltParams;
+
+/// Most suspects that are thought guilty at once.
+pub(super) const MOST_GUILTY: usize = 2;
+
+/// Nobody, one suspect or two.
+///
+/// Invariant: members rise; the covariance is symmetric; entries past the members are not used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Hypothesis {
+    members: [usize; MOST_GUILTY],
+    count: usize,
+    /// ln of its weight before any evidence, and now; both up to a common constant.
+    pub(super) prior_ln: f64,
+    pub(super) weight_ln: f64,
+    mean: [f64; MOST_GUILTY],
+    covariance: [[f64; MOST_GUILTY]; MOST_GUILTY],
+}
+
+impl Hypothesis {
+    /// Before any evidence.
+    pub(super) fn new(members: &[usize], prior_ln: f64, params: &GuiltParams) -> Self {
+        let mut places = [usize::MAX; MOST_GUILTY];
+        places[..members.len()].copy_from_slice(members);
+        let variance = params.harm_sd * params.harm_sd;
+        Self {
+            members: places,
+            count: members.len(),
+            prior_ln,
+            weight_ln: prior_ln,
+            mean: [params.harm_mean; MOST_GUILTY],
+            covariance: [[variance, 0.0], [0.0, variance]],
+        }
+    }
+
+    /// The guilty, as places in the list of suspects.
+    pub(super) fn members(&self) -> &[usize] {
+        &self.members[..self.count]
+    }
+
+    /// Mean and variance of the harm of a suspect; none if it is innocent here.
+    pub(super) fn harm(&self, suspect: usize) -> Option<(f64, f64)> {
+        let place = self.members().iter().position(|m| *m == suspect)?;
+        Some((self.mean[place], self.covariance[place][place]))
+    }
+
+    /// What such doses would do, in ln.
+    pub(super) fn foretell(&self, doses: &[f64]) -> f64 {
+        self.members().iter().zip(self.mean).map(|(member, mean)| doses[*member] * mean).sum()
+    }
+
+    /// Takes over what another one, of the same or fewer members, has learned of them.
+    pub(super) fn inherit(&mut self, from: &Self, place_of: impl Fn(usize) -> Option<usize>) {
+        self.weight_ln = from.weight_ln + (self.prior_ln - from.prior_ln);
+        for (row, member) in from.members().iter().enumerate() {
+            let Some(to_row) = self.place(place_of(*member)) else { continue };
+            self.mean[to_row] = from.mean[row];
+            for (column, other) in from.members().iter().enumerate() {
+                if let Some(to_column) = self.place(place_of(*other)) {
+                    self.covariance[to_row][to_column] = from.covariance[row][column];
+                }
+            }
+        }
+    }
+
+    /// Weight and beliefs sink back to what was assumed at first; `share` of them is left.
+    pub(super) fn fade(&mut self, share: f64, params: &GuiltParams) {
+        let prior = params.harm_sd * params.harm_sd;
+        self.weight_ln = self.prior_ln + (self.weight_ln - self.prior_ln) * share;
+        for place in 0..self.count {
+            self.mean[place] = params.harm_mean + (self.mean[place] - params.harm_mean) * share;
+            for (column, covariance) in self.covariance[place].iter_mut().enumerate() {
+                let rest = if column == place { prior } else { 0.0 };
+                *covariance = rest + (*covariance - rest) * share;
+            }
+        }
+    }
+
+    /// Takes in a measurement with this noise: weight by its likelihood, harm by a Kalman step.
+    /// Some measurements go wrong (a burst of the host): they are thought to come from a wider
+    /// distribution, and so neither decide nor teach much.
+    pub(super) fn measure(&mut self, doses: &[f64], seen: f64, noise: f64, params: &GuiltParams) {
+        let mut own = [0.0; MOST_GUILTY];
+        for (dose, member) in own.iter_mut().zip(self.members()) {
+            *dose = doses[*member];
+        }
+        let shared = self.covariance.map(|row| row[0] * own[0] + row[1] * own[1]);
+        let known = own[0] * shared[0] + own[1] * shared[1];
+        let off = seen - self.foretell(doses);
+        let wide = noise * params.outlier_ratio * params.outlier_ratio;
+        let usual = (1.0 - params.outlier_frac) * density(off, known + noise);
+        let wild = params.outlier_frac * density(off, known + wide);
+        self.weight_ln += libm::log((usual + wild).max(f64::MIN_POSITIVE));
+        let trust = usual / (usual + wild).max(f64::MIN_POSITIVE);
+        let total = known + noise / (trust + (1.0 - trust) * noise / wide);
+        for (row, gain) in shared.iter().map(|s| s / total).enumerate() {
+            self.mean[row] += gain * off;
+            for (column, other) in shared.iter().enumerate() {
+                self.covariance[row][column] -= gain * other;
+            }
+        }
+    }
+
+    fn place(&self, suspect: Option<usize>) -> Option<usize> {
+        self.members().iter().position(|m| Some(*m) == suspect)
+    }
+}
+
+/// Density of a normal distribution around 0.
+fn density(off: f64, variance: f64) -> f64 {
+    libm::exp(-0.5 * off * off / variance) / libm::sqrt(core::f64::consts::TAU * variance)
+}

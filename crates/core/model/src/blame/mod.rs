@@ -1,0 +1,73 @@
+//! Who hurts whom: one model of evidence for machines with and without counters.
+//!
+//! # Problem
+//! A victim is slower than it would be alone. A few of many groups cause it, or none does: its own
+//! load, its own quota and the hypervisor slow it too. Nobody may be named who did not do it, and
+//! every look costs: a group that is held for an experiment loses that time.
+//!
+//! # Idea
+//! A suspect's *harm* is ln of the factor by which one CPU of its work lengthens the victim's CPU
+//! time per request. Logarithms of slowdowns add up, so every piece of evidence is one linear
+//! measurement:
+//!
+//! ```text
+//! y = sum over guilty suspects s of dose(s) * harm(s) + noise
+//! ```
+//!
+//! * An experiment holds a *set* of suspects for some chips and lets it run for others: y is ln of
+//!   the ratio of the victim's cost in both, dose(s) the CPUs that s lost by it. Suspects are
+//!   weighed together like parcels on one scale, so n of them need about log n looks.
+//! * The scheduler's own randomness is such a measurement as well: from one sample to the next
+//!   each suspect uses a little more or less, and the victim's cost moves with the culprit's use.
+//!   Weaker (load and host speed move too), so its variance is larger, but it costs nobody anything.
+//!
+//! Few are guilty: nobody, one, or two at once. So each such *hypothesis* has a weight and, for its
+//! guilty ones, what is believed of their harm (mean and covariance). A measurement multiplies each
+//! weight by how well the hypothesis foretold it. A set that is held without effect acquits all its
+//! members at once; that a culprit must explain *all* measurements keeps chance from naming
+//! somebody. Weights sink back to what was assumed at first as time passes, since groups change
+//! their ways. The next set to hold is the one about whose effect the hypotheses disagree most:
+//! about half of the guilt, so bisection comes out of the arithmetic.
+//!
+//! CPU time per request does not tell of waiting for a CPU; latency does. It is weighed in the same
+//! way beside it, and who lengthens only that is *suspected* with the CPU as the resource: to share
+//! a CPU is no offence, and weights answer it.
+//!
+//! # Units
+//! Harm: ln per CPU. Doses: CPUs. Costs: seconds of CPU time per request; only ratios are used.
+//!
+//! # Pseudo-code
+//! ```text
+//! each sample:   fade(dt); if the victim's cost is known: measure(drift of doses, drift of cost)
+//! each trace:    measure(doses lost while held, ln(cost running / cost held), noise by requests)
+//! measure:       for each hypothesis H: foretold = doses(H) . harm(H); weight(H) *= likelihood;
+//!                Kalman step for harm(H)
+//! to look again: grow the set on which the hypotheses disagree most, while another member helps
+//! finding:       guilt(s) = sum of the weights of hypotheses with s
+//!                effect(s) = harm(s) * CPUs of s
+//!                named      guilt and P(effect > least) high, held at least twice
+//!                suspected  less than that, but more likely than not
+//! ```
+//!
+//! # Degradation
+//! Without a freezer there are no experiments: then only drift and CPI²-style correlation speak,
+//! and nobody is ever named by them, only suspected. Without requests there is no cost, so no
+//! finding (a gap). Above [`GuiltParams::most_for_pairs`] suspects only one at a time is thought of.
+//!
+//! Source: A-2, A-3, R-2, R-3; issue "Name the polluter and limit only it".
+
+mod choose;
+mod cpi2;
+mod finding;
+mod guilt;
+mod hypothesis;
+mod measure;
+mod normal;
+
+pub use choose::{Candidate, ChooseParams, choose};
+pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
+pub use finding::{
+    Cause, Culprit, Evidence, Finding, FindingParams, Resource, Standing, VictimSigns, judge,
+};
+pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
+pub use measure::{MeasureParams, Measurer, Signal};

@@ -1,0 +1,213 @@
+//! Selective power throttling: who heats the socket runs slower, so that the others keep their
+//! clock.
+//!
+//! # Problem
+//! Above its power limit a socket slows all of its cores. One tenant that draws much so slows all.
+//! Power cannot be measured by core.
+//!
+//! # Idea
+//! Temperature stands for it (A-30): a tenant whose cores are warmer than the socket's mean while
+//! most of them are busy is *noisy*. Its clocks go down a step in each loop in which the socket is
+//! above its quota, and everybody's go up again, a step a loop, once it is well below.
+//!
+//! # Units
+//! Watts, degrees Celsius, shares of time; levels in parts as in the crate's other clocks.
+//!
+//! # Pseudo-code (A-28)
+//! ```text
+//! each loop and socket: P <= 140 W: each clock that is held back goes up a step
+//!                       P >= 150 W: noisy = mean temperature of the tenant's CPUs >= the socket's
+//!                                   and half of them busier than 50 %
+//!                                   each CPU of a noisy tenant goes down a step, never below 1
+//!                       between: nothing
+//! remembering variant (beta): CPUs once noisy go on down while P >= 150 W, even if they have
+//!                       cooled, until their clock is whole again
+//! ```
+//!
+//! # Degradation
+//! A tenant counts on a socket only with at least four CPUs there (A-7). Without a reading of
+//! power nothing is done; CPUs without temperature or use make no tenant noisy.
+//!
+//! Source: A-7, A-27 to A-30.
+
+use quell_types::{Celsius, CpuSet, Fraction, Tenant, Watts};
+use std::collections::BTreeMap;
+
+/// A-27.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PowerThrottleParams {
+    /// Power that a socket may draw, in watts.
+    pub quota_w: f64,
+    /// How far below it clocks are given back.
+    pub guard_w: f64,
+    /// Use from which a CPU is busy.
+    pub busy_frac: f64,
+    /// CPUs that a tenant needs on a socket to count there.
+    pub least_cpus: u32,
+    /// Whether CPUs that were noisy are remembered (beta).
+    pub remembers: bool,
+}
+
+impl Default for PowerThrottleParams {
+    fn default() -> Self {
+        Self { quota_w: 150.0, guard_w: 10.0, busy_frac: 0.5, least_cpus: 4, remembers: true }
+    }
+}
+
+/// One socket in one loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SocketPower {
+    /// What it draws.
+    pub power: Watts,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+    /// Temperature by CPU; a hardware thread without its own takes its core's.
+    pub temperature: BTreeMap<u32, Celsius>,
+    /// Use by CPU.
+    pub busy: BTreeMap<u32, Fraction>,
+}
+
+/// The controller of one socket.
+#[derive(Clone, Debug)]
+pub struct PowerThrottle {
+    params: PowerThrottleParams,
+    parts: u32,
+    levels: BTreeMap<u32, u32>,
+    noisy: CpuSet,
+}
+
+impl PowerThrottle {
+    /// Nobody is held back; clocks are set in so many parts (8 or 16).
+    #[must_use]
+    pub fn new(params: PowerThrottleParams, parts: u32) -> Self {
+        Self { params, parts: parts.max(2), levels: BTreeMap::new(), noisy: CpuSet::new() }
+    }
+
+    /// One loop. Answers with the level of each CPU that is held back, in parts.
+    pub fn step(
+        &mut self,
+        seen: &SocketPower,
+        tenants: &BTreeMap<Tenant, CpuSet>,
+    ) -> BTreeMap<u32, u32> {
+        let PowerThrottleParams { quota_w, guard_w, remembers, .. } = self.params;
+        if seen.power.0 <= quota_w - guard_w {
+            self.raise();
+        } else if seen.power.0 >= quota_w {
+            let now = self.noisy_cpus(seen, tenants);
+            self.noisy = if remembers { self.noisy.union(&now) } else { now };
+            for cpu in self.noisy.iter() {
+                let level = self.levels.entry(cpu).or_insert(self.parts);
+                *level = (*level - 1).max(1);
+            }
+        }
+        self.levels.clone()
+    }
+
+    /// A step up for each clock that is held back; what is whole again is forgotten.
+    fn raise(&mut self) {
+        self.levels.values_mut().for_each(|level| *level += 1);
+        let parts = self.parts;
+        self.levels.retain(|_, level| *level < parts);
+        let held = |cpu: &u32| self.levels.contains_key(cpu);
+        self.noisy = self.noisy.iter().filter(held).collect();
+    }
+
+    fn noisy_cpus(&self, seen: &SocketPower, tenants: &BTreeMap<Tenant, CpuSet>) -> CpuSet {
+        let Some(mean) = mean_temperature(seen, &seen.cpus) else { return CpuSet::new() };
+        let here = tenants.values().map(|cpus| cpus.intersection(&seen.cpus));
+        let noisy = here.filter(|cpus| self.is_noisy(seen, cpus, mean));
+        noisy.flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect()
+    }
+
+    fn is_noisy(&self, seen: &SocketPower, cpus: &CpuSet, mean: f64) -> bool {
+        let many = cpus.len() >= self.params.least_cpus as usize;
+        let warm = mean_temperature(seen, cpus).is_some_and(|own| own >= mean);
+        let is_busy =
+            |cpu: &u32| seen.busy.get(cpu).is_some_and(|busy| busy.0 > self.params.busy_frac);
+        let busy = cpus.iter().filter(is_busy).count();
+        many && warm && 2 * busy >= cpus.len()
+    }
+}
+
+/// Mean over the CPUs whose temperature is known.
+fn mean_temperature(seen: &SocketPower, cpus: &CpuSet) -> Option<f64> {
+    let known: Vec<f64> =
+        cpus.iter().filter_map(|cpu| seen.temperature.get(&cpu)).map(|t| t.0).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpus(range: std::ops::Range<u32>) -> CpuSet {
+        range.collect()
+    }
+
+    fn tenants() -> BTreeMap<Tenant, CpuSet> {
+        [("attacker".into(), cpus(0..8)), ("victim".into(), cpus(8..12))].into()
+    }
+
+    /// A socket of 12 CPUs at so many watts; the attacker's are this warm and busy.
+    fn socket(watts: f64, celsius: f64, busy: f64) -> SocketPower {
+        let warm = |cpu| (cpu, Celsius(if cpu < 8 { celsius } else { 60.0 }));
+        let works = |cpu| (cpu, Fraction(if cpu < 8 { busy } else { 0.9 }));
+        SocketPower {
+            power: Watts(watts),
+            cpus: cpus(0..12),
+            temperature: (0..12).map(warm).collect(),
+            busy: (0..12).map(works).collect(),
+        }
+    }
+
+    fn throttle(remembers: bool) -> PowerThrottle {
+        PowerThrottle::new(PowerThrottleParams { remembers, ..Default::default() }, 16)
+    }
+
+    #[test]
+    fn only_who_is_warm_and_busy_is_stepped_down() {
+        let mut power = throttle(true);
+        let first = power.step(&socket(170.0, 80.0, 0.9), &tenants());
+        assert_eq!(first, (0..8).map(|cpu| (cpu, 15)).collect());
+        for _ in 0..40 {
+            power.step(&socket(170.0, 80.0, 0.9), &tenants());
+        }
+        assert!(power.levels.values().all(|level| *level == 1), "never below 1");
+        let idle = throttle(true).step(&socket(170.0, 80.0, 0.3), &tenants());
+        assert!(idle.is_empty(), "warm, but not busy");
+    }
+
+    #[test]
+    fn between_the_bounds_nothing_changes_and_below_all_get_a_step_back() {
+        let mut power = throttle(true);
+        for _ in 0..5 {
+            power.step(&socket(155.0, 80.0, 0.9), &tenants());
+        }
+        let held = power.levels.clone();
+        assert_eq!(power.step(&socket(145.0, 80.0, 0.9), &tenants()), held);
+        assert!(power.step(&socket(140.0, 80.0, 0.9), &tenants()).values().all(|l| *l == 12));
+        for _ in 0..15 {
+            power.step(&socket(100.0, 60.0, 0.0), &tenants());
+        }
+        assert!(power.levels.is_empty(), "sixteen loops at most (A-36)");
+    }
+
+    #[test]
+    fn the_remembering_variant_goes_on_with_those_that_cooled() {
+        for (remembers, level) in [(true, 14), (false, 15)] {
+            let mut power = throttle(remembers);
+            power.step(&socket(170.0, 80.0, 0.9), &tenants());
+            let cooled = power.step(&socket(160.0, 50.0, 0.9), &tenants());
+            assert_eq!(cooled[&0], level, "remembers: {remembers}");
+        }
+    }
+
+    #[test]
+    fn few_cpus_do_not_count_and_a_lack_of_readings_blames_nobody() {
+        let small = BTreeMap::from([("small".into(), cpus(0..3))]);
+        assert!(throttle(true).step(&socket(170.0, 80.0, 0.9), &small).is_empty());
+        let mut blind = socket(170.0, 80.0, 0.9);
+        blind.temperature.clear();
+        assert!(throttle(true).step(&blind, &tenants()).is_empty());
+    }
+}

@@ -1,0 +1,245 @@
+//! Law `culprit`: limits only who is shown to slow a service, to what the service bears.
+//!
+//! # Problem
+//! Partitions hold everybody back for the sake of one. Where most groups are harmless it is enough
+//! to find the one that is not; but whoever is limited on weak evidence is punished for nothing.
+//!
+//! # Idea
+//! Law `who` names culprits, with the harm that each does by the CPU. That is all it takes: a
+//! group whose harm is `h` slows the victim by no more than `s` if it uses at most `ln(s) / h`
+//! CPUs. It gets that as a CPU bandwidth of a short period, so that what it does is spread thinly,
+//! and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks
+//! show it within seconds, and the next term is twice as long. Who stops working, or leaves, is
+//! free at once.
+//!
+//! # Units
+//! CPUs; slowdowns as factors; seconds.
+//!
+//! # Pseudo-code
+//! ```text
+//! each step:
+//!   who.step()
+//!   for each culprit that is named, not spared and not limited:
+//!       budget = max(ln(bearable) / harm, least)
+//!       if budget < what it uses: limit it; term = 30 s, or twice the last one if that ended lately
+//!   for each that is limited:
+//!       its budget follows what is learned of its harm
+//!       term over: free it, forget what is known of it     idle for 10 s: the same
+//! ```
+//!
+//! # Degradation
+//! Without CPU bandwidth a culprit is named and not limited. See `who` for the rest.
+//!
+//! **Invariants.** Only CPU bandwidth
+//! is written, and only of groups that were named; services are never limited.
+//!
+//! | rule | when | what |
+//! |---|---|---|
+//! | `always-run` | first step | tasks may run |
+//! | `look` | a question is open | see `who` |
+//! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
+//! | `served` | the term is over | no limit; what is known of it is forgotten |
+//! | `idle` | used less than half of its budget for 10 s | the same |
+//!
+//! Source: A-1, A-2, A-17, A-36; issue "Name the polluter and limit only it" (duty steering).
+
+mod terms;
+
+use crate::Policy;
+use crate::ledger::{Ledger, Reason};
+use crate::parts::check;
+use crate::who::{Who, WhoParams};
+use quell_model::blame::{Finding, Standing};
+use quell_types::{
+    CpuBandwidth, Input, Knob, KnobRange, Observation, Precedence, Proposal, Setting, Setup, Tenant,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use terms::{Charge, Terms};
+
+/// Parameters of `culprit`: the table `[law.culprit]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CulpritParams {
+    /// Factor by which a culprit may still lengthen a victim's CPU time per request.
+    pub bearable_ratio: f64,
+    /// The least that a culprit keeps, in CPUs.
+    pub least_cpus: f64,
+    /// Period of its CPU bandwidth, in milliseconds.
+    pub quota_period_ms: u64,
+    /// Length of a first term, in seconds.
+    pub term_s: f64,
+    /// Length of the longest term, in seconds.
+    pub longest_term_s: f64,
+    /// Share of its time for which a suspect may be held to find out.
+    pub held_share_frac: f64,
+    /// Groups that are named, but never limited.
+    pub spared: Vec<String>,
+}
+
+impl Default for CulpritParams {
+    fn default() -> Self {
+        Self {
+            bearable_ratio: 1.05,
+            least_cpus: 0.05,
+            quota_period_ms: 20,
+            term_s: 30.0,
+            longest_term_s: 600.0,
+            held_share_frac: 0.01,
+            spared: Vec::new(),
+        }
+    }
+}
+
+impl CulpritParams {
+    /// Checks them.
+    ///
+    /// # Errors
+    /// If one lies out of range, or the longest term is shorter than the first.
+    pub fn validate(&self) -> Result<(), String> {
+        check(1.01..=10.0, &[("bearable_ratio", self.bearable_ratio)])?;
+        check(0.001..=64.0, &[("least_cpus", self.least_cpus)])?;
+        check(1.0..=1000.0, &[("quota_period_ms", self.quota_period_ms as f64)])?;
+        check(1.0..=86_400.0, &[("term_s", self.term_s)])?;
+        check(self.term_s..=86_400.0, &[("longest_term_s", self.longest_term_s)])?;
+        check(0.0..=0.5, &[("held_share_frac", self.held_share_frac)])
+    }
+}
+
+/// See the module.
+pub(crate) struct Culprit {
+    params: CulpritParams,
+    who: Who,
+    terms: Terms,
+    ledger: Ledger,
+}
+
+const NAME: &str = "culprit";
+
+impl Culprit {
+    pub(crate) fn new(params: CulpritParams) -> Self {
+        let looks = WhoParams { held_share_frac: params.held_share_frac, ..WhoParams::default() };
+        Self {
+            who: Who::within(NAME, looks),
+            terms: Terms::new(params.term_s, params.longest_term_s),
+            ledger: Ledger::new(NAME),
+            params,
+        }
+    }
+
+    /// Budgets of those who are named now, by the victim that bears least.
+    fn charges(&self, setup: &Setup, seen: &Observation) -> BTreeMap<Tenant, Charge> {
+        let mut charges: BTreeMap<Tenant, Charge> = BTreeMap::new();
+        for finding in self.who.findings().values() {
+            for culprit in finding.culprits.iter().filter(|c| c.status == Standing::Named) {
+                let name = &culprit.workload;
+                let spared = self.params.spared.iter().any(|spared| spared == name.as_str());
+                let Some(used) = used_cpus(seen, name).filter(|_| !spared) else { continue };
+                if !setup.controls(&Knob::CpuBandwidth { tenant: name.clone() }) {
+                    continue;
+                }
+                let budget_cpus = self.budget_cpus(culprit.harm_ln_per_cpu);
+                let charge = Charge { budget_cpus, used_cpus: used };
+                let worse = charges.get(name).is_none_or(|c| budget_cpus < c.budget_cpus);
+                if worse {
+                    charges.insert(name.clone(), charge);
+                }
+            }
+        }
+        charges
+    }
+
+    /// What somebody of this harm may use, in steps, so that tiny changes cause no writes.
+    fn budget_cpus(&self, harm_ln_per_cpu: f64) -> f64 {
+        const STEPS_PER_CPU: f64 = 50.0;
+        let bearable = libm::log(self.params.bearable_ratio) / harm_ln_per_cpu;
+        (libm::floor(bearable * STEPS_PER_CPU) / STEPS_PER_CPU).max(self.params.least_cpus)
+    }
+
+    fn limit(&mut self, setup: &Setup, name: &Tenant, budget_cpus: f64) {
+        let knob = Knob::CpuBandwidth { tenant: name.clone() };
+        let Some(range) = setup.knobs.get(&knob) else { return };
+        let to = Setting::Bandwidth(bandwidth(range, budget_cpus, self.params.quota_period_ms));
+        let inputs = vec![
+            Input::new("budget_cpus", budget_cpus),
+            Input::new("bearable_ratio", self.params.bearable_ratio),
+        ];
+        self.ledger.set(setup, knob, to, &polluter("convicted", inputs));
+    }
+
+    fn free(&mut self, name: &Tenant, rule: &'static str) {
+        self.who.forget(name);
+        let knob = Knob::CpuBandwidth { tenant: name.clone() };
+        self.ledger.release(knob, &polluter(rule, Vec::new()));
+    }
+}
+
+/// The bandwidth of a budget: of this period, or a longer one where the kernel's least quota
+/// needs it.
+fn bandwidth(range: &KnobRange, cpus: f64, period_ms: u64) -> CpuBandwidth {
+    let wanted = Duration::from_millis(period_ms);
+    let KnobRange::Bandwidth { min_quota_us, min_period_us, max_period_us } = range else {
+        return CpuBandwidth::limited(cpus, wanted);
+    };
+    let needed = (*min_quota_us as f64 / cpus).ceil() as u64;
+    let wanted_us = u64::try_from(wanted.as_micros()).unwrap_or(u64::MAX);
+    let period_us = wanted_us.max(needed).clamp(*min_period_us, *max_period_us);
+    CpuBandwidth::limited(cpus, Duration::from_micros(period_us))
+}
+
+fn polluter(rule: &'static str, inputs: Vec<Input>) -> Reason {
+    Reason { rule, precedence: Precedence::Polluter, inputs }
+}
+
+fn used_cpus(seen: &Observation, name: &Tenant) -> Option<f64> {
+    let batch = seen.batch.get(name)?;
+    batch.cpu.as_ref().ok().map(|cpu| cpu.0)
+}
+
+impl Policy for Culprit {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn period(&self) -> Duration {
+        self.who.period()
+    }
+
+    fn step(&mut self, setup: &Setup, seen: &Observation) -> Vec<Proposal> {
+        self.ledger.run_all_tasks(setup, &Reason::partition("always-run", Vec::new()));
+        let mut proposals = self.who.step(setup, seen);
+        let charges = self.charges(setup, seen);
+        for (name, budget_cpus) in self.terms.convict(seen.time, &charges) {
+            self.limit(setup, &name, budget_cpus);
+        }
+        let used: BTreeMap<Tenant, f64> =
+            seen.batch.keys().filter_map(|n| Some((n.clone(), used_cpus(seen, n)?))).collect();
+        for (name, rule) in self.terms.end(seen.time, &used) {
+            self.free(&name, rule);
+        }
+        proposals.extend(self.ledger.drain());
+        proposals
+    }
+
+    fn findings(&self) -> BTreeMap<Tenant, Finding> {
+        self.who.findings()
+    }
+
+    fn degradations(&self, setup: &Setup) -> Vec<String> {
+        let mut told = self.who.degradations(setup);
+        let fixed =
+            |tenant: &&Tenant| !setup.controls(&Knob::CpuBandwidth { tenant: (*tenant).clone() });
+        let without: Vec<&str> =
+            setup.batch.iter().map(|b| &b.name).filter(fixed).map(Tenant::as_str).collect();
+        if !without.is_empty() {
+            let names = without.join(", ");
+            told.push(format!("no CPU bandwidth for {names}: they can be named, not limited"));
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Tests of `culprit` in a small world.
+
+use super::*;
+use crate::testing::{GROUPS, World};
+
+fn world(culprits: &[(&str, f64)], seed: u64) -> World<Culprit> {
+    World::new(Culprit::new(CulpritParams::default()), culprits, seed)
+}
+
+/// Groups that are limited now.
+fn limited(world: &World<Culprit>) -> Vec<&'static str> {
+    GROUPS.into_iter().filter(|group| world.standing.quota_cpus(group).is_some()).collect()
+}
+
+#[test]
+fn only_the_culprit_is_limited_and_to_what_the_victim_bears() {
+    for seed in 1..=10 {
+        let mut world = world(&[("c", 0.4)], seed);
+        world.run(12.0);
+        assert_eq!(limited(&world), ["c"], "seed {seed}: {:?}", world.finding());
+        let left_ln = 0.4 * world.cpus(&"c".into()) / 0.3;
+        assert!(left_ln <= 0.09, "seed {seed}: still {left_ln}");
+    }
+}
+
+#[test]
+fn nobody_is_limited_where_nobody_hurts() {
+    for seed in 1..=10 {
+        let mut world = world(&[], seed);
+        for _ in 0..240 {
+            world.step();
+            assert!(limited(&world).is_empty(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn who_goes_on_hurting_is_free_for_moments_only() {
+    let mut world = world(&[("c", 0.5)], 4);
+    let mut free = 0;
+    for _ in 0..2400 {
+        world.step();
+        free += u32::from(limited(&world).is_empty());
+    }
+    assert!(free <= 600, "free in {free} of 2400 steps of ten minutes");
+}
+
+#[test]
+fn who_stops_hurting_is_free_after_a_term() {
+    let mut world = world(&[("c", 0.5)], 6);
+    world.run(12.0);
+    assert_eq!(limited(&world), ["c"]);
+    world.harm_ln.clear();
+    world.run(40.0);
+    assert!(limited(&world).is_empty());
+    world.run(120.0);
+    assert!(limited(&world).is_empty(), "{:?}", world.finding());
+}
+
+#[test]
+fn whom_the_configuration_spares_is_named_and_not_limited() {
+    let params = CulpritParams { spared: vec!["c".into()], ..CulpritParams::default() };
+    let mut world = World::new(Culprit::new(params), &[("c", 0.5)], 8);
+    world.run(15.0);
+    assert_eq!(world.named(), ["c"]);
+    assert!(limited(&world).is_empty());
+}
+
+#[test]
+fn the_period_is_as_long_as_the_least_quota_needs() {
+    let range =
+        KnobRange::Bandwidth { min_quota_us: 1000, min_period_us: 1000, max_period_us: 1_000_000 };
+    assert_eq!(bandwidth(&range, 0.1, 20).period_us, 20_000);
+    assert_eq!(bandwidth(&range, 0.01, 20).period_us, 100_000);
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    assert!(CulpritParams::default().validate().is_ok());
+    let bad = |change: fn(&mut CulpritParams)| {
+        let mut params = CulpritParams::default();
+        change(&mut params);
+        params.validate().unwrap_err()
+    };
+    assert!(bad(|p| p.bearable_ratio = 1.0).contains("bearable_ratio"));
+    assert!(bad(|p| p.longest_term_s = 5.0).contains("longest_term_s"));
+}

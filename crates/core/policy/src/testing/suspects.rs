@@ -1,0 +1,145 @@
+//! A small world for laws that find out who hurts whom: a service, five groups of which some may
+//! hurt it, and chance.
+
+use super::{Standing, at, observe, setup};
+use crate::Policy;
+use quell_model::blame::{Finding, Standing as Status};
+use quell_types::{
+    ChipTrace, Experiment, ExperimentTrace, Gap, RequestReading, Setup, Tenant, Wish,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(crate) const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const RATE: f64 = 2000.0;
+const STEP_S: f64 = 0.25;
+/// What each group uses if it may.
+const CPUS: f64 = 0.3;
+/// Standard deviation of the cost of one request over its mean.
+const SPREAD: f64 = 0.8;
+
+/// A world in which each request costs 200 us, times the harm of those who run.
+pub(crate) struct World<P> {
+    pub(crate) setup: Setup,
+    pub(crate) policy: P,
+    /// ln of the slowdown while all of its work runs, by group.
+    pub(crate) harm_ln: BTreeMap<Tenant, f64>,
+    /// How limits stand.
+    pub(crate) standing: Standing,
+    pub(crate) on_its_way: Option<Experiment>,
+    /// For how long each group was held.
+    pub(crate) held_s: BTreeMap<Tenant, f64>,
+    seed: u64,
+    step: u32,
+}
+
+impl<P: Policy> World<P> {
+    pub(crate) fn new(policy: P, culprits: &[(&str, f64)], seed: u64) -> Self {
+        let setup = GROUPS.iter().fold(setup(2).service("web", 10.0, 4000.0), |s, g| s.batch(g));
+        Self {
+            setup: setup.build(),
+            policy,
+            harm_ln: culprits.iter().map(|(name, ln)| ((*name).into(), *ln)).collect(),
+            standing: Standing::default(),
+            on_its_way: None,
+            held_s: BTreeMap::new(),
+            seed,
+            step: 0,
+        }
+    }
+
+    /// Near enough to a standard normal number, the same on every machine.
+    fn chance(&mut self) -> f64 {
+        let mut sum = -6.0;
+        for _ in 0..12 {
+            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            sum += (self.seed >> 11) as f64 / (1_u64 << 53) as f64;
+        }
+        sum
+    }
+
+    /// What a group uses while it runs.
+    pub(crate) fn cpus(&self, group: &Tenant) -> f64 {
+        self.standing.quota_cpus(group.as_str()).map_or(CPUS, |quota| quota.min(CPUS))
+    }
+
+    /// Seconds a request costs, averaged over so many, while these are held.
+    fn cost_s(&mut self, requests: f64, held: &[Tenant]) -> f64 {
+        let runs = self.harm_ln.iter().filter(|(group, _)| !held.contains(group));
+        let ln: f64 = runs.map(|(group, ln)| ln * self.cpus(group) / CPUS).sum();
+        200e-6 * ln.exp() * (1.0 + SPREAD / requests.sqrt() * self.chance()).max(0.1)
+    }
+
+    fn chip(&mut self, experiment: &Experiment, running: bool) -> ChipTrace {
+        let seconds = experiment.chip_us as f64 / 1e6;
+        let held: &[Tenant] = if running { &[] } else { &experiment.groups };
+        let requests = RATE * seconds;
+        let cpu_s = requests * self.cost_s(requests, held);
+        let used =
+            |group: &Tenant| if running { (self.cpus(group) * seconds * 1e9) as u64 } else { 0 };
+        let reading = RequestReading {
+            requests: requests as u64,
+            bytes_in: 100 * requests as u64,
+            bytes_out: 0,
+            latency_ns: Err(Gap::not_yet("not traced")),
+        };
+        let from = at(f64::from(self.step) * STEP_S);
+        ChipTrace {
+            from,
+            to: from + Duration::from_micros(experiment.chip_us),
+            running,
+            victim_cpu_ns: BTreeMap::from([("web".into(), Ok((cpu_s * 1e9) as u64))]),
+            victim_requests: BTreeMap::from([("web".into(), Ok(reading))]),
+            group_cpu_ns: experiment.groups.iter().map(|g| (g.clone(), Ok(used(g)))).collect(),
+        }
+    }
+
+    fn trace(&mut self, experiment: &Experiment) -> ExperimentTrace {
+        for group in &experiment.groups {
+            let held = Duration::from_micros(
+                experiment.chip_us * experiment.code.iter().filter(|run| !**run).count() as u64,
+            );
+            *self.held_s.entry(group.clone()).or_default() += held.as_secs_f64();
+        }
+        let chips = experiment.code.clone().into_iter().map(|run| self.chip(experiment, run));
+        ExperimentTrace { id: experiment.id, chips: chips.collect(), aborted: None }
+    }
+
+    pub(crate) fn step(&mut self) {
+        let cost_s = self.cost_s(RATE * STEP_S, &[]);
+        let played = self.on_its_way.take().map(|experiment| self.trace(&experiment));
+        let second = f64::from(self.step) * STEP_S;
+        let mut seen = observe(&self.setup, second).qps("web", RATE).cpu("web", RATE * cost_s);
+        for group in GROUPS {
+            let used = self.cpus(&group.into()) * (1.0 + 0.05 * self.chance());
+            seen = seen.cpu(group, used);
+        }
+        let mut seen = seen.done();
+        seen.interval_s = STEP_S;
+        seen.experiments.extend(played);
+        let proposals = self.policy.step(&self.setup, &seen);
+        self.standing.take(&proposals);
+        for proposal in proposals {
+            if let Wish::Play(experiment) = proposal.wish {
+                self.on_its_way = Some(experiment);
+            }
+        }
+        self.step += 1;
+    }
+
+    pub(crate) fn run(&mut self, seconds: f64) {
+        for _ in 0..(seconds / STEP_S) as u32 {
+            self.step();
+        }
+    }
+
+    pub(crate) fn finding(&self) -> Finding {
+        self.policy.findings()[&Tenant::from("web")].clone()
+    }
+
+    pub(crate) fn named(&self) -> Vec<String> {
+        let finding = self.finding();
+        let named = finding.culprits.iter().filter(|c| c.status == Status::Named);
+        named.map(|c| c.workload.to_string()).collect()
+    }
+}

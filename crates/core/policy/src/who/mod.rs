@@ -1,0 +1,272 @@
+//! Law `who`: finds out who slows each service, and touches nothing else.
+//!
+//! # Problem
+//! A tail that is too long has many possible causes, and a log of who used how much CPU names
+//! whoever is big, not whoever hurts. Operators ask who it is, and must be able to trust the answer
+//! on machines without any counters.
+//!
+//! # Idea
+//! [`quell_model::blame`] says what evidence is worth; this law gathers it. Most comes for free:
+//! each sample tells how much every suspect used and what the victim's requests cost. What that
+//! leaves open is settled by looks: a set of suspects is held for two chips between two in which
+//! it runs, 50 ms in all, and the victim's CPU time per request is compared. Suspects pay for looks
+//! from a bank that fills with 1 % of their time, so nobody loses more than that.
+//!
+//! # Units
+//! Seconds, CPUs, ln of slowdowns.
+//!
+//! # Pseudo-code
+//! ```text
+//! each sample:
+//!   suspects = batch groups that are there
+//!   for each trace that came:  each victim learns from it
+//!   if none was played:        each victim learns from drift, and for CPI²
+//!   if no look is on its way and the last one is long enough ago:
+//!       for each victim, least looked at first:
+//!           set = those about whom its hypotheses disagree most, of those who can pay
+//!           if there is one: play it, and stop
+//!   judge each victim
+//! ```
+//!
+//! # Rules
+//! | rule | when |
+//! |---|---|
+//! | `look` | a set of suspects is held for a moment, for the victim that is named in its inputs |
+//!
+//! # Degradation
+//! Without a freezer, or for a group that has none, correlation alone speaks and nobody is named.
+//! A service without requests gets no finding. Too few requests in a chip: chips grow up to
+//! 100 ms, and below that rate nobody is named.
+//!
+//! Source: A-2, A-3, R-2, R-3.
+
+mod victim;
+
+use crate::law::Policy;
+use crate::parts::HeldTime;
+use quell_model::blame::{Candidate, Finding};
+use quell_types::{
+    BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
+    Time, Wish,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use victim::Victim;
+
+/// Suspects run, are held twice as long, and run again: what drifts steadily cancels out.
+const CODE: [bool; 4] = [true, false, false, true];
+/// Chips in which they are held.
+const HELD_CHIPS: u64 = 2;
+/// The release comes at the latest this many times the planned length after the start.
+const BOUND_FACTOR: u64 = 3;
+/// A trace that did not come by then is lost.
+const LOST: Duration = Duration::from_secs(2);
+
+/// Parameters of `who`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhoParams {
+    /// Time between two steps, in seconds.
+    pub period_s: f64,
+    /// A suspect is held for at most this share of its time.
+    pub held_share_frac: f64,
+    /// Length of a chip in milliseconds, where requests are frequent.
+    pub chip_ms: u64,
+    /// Longest chip, where they are not.
+    pub longest_chip_ms: u64,
+    /// Requests that a side of a look should have at least.
+    pub look_requests: f64,
+    /// A group that uses less CPU than this hurts nobody, and is not held.
+    pub least_cpus: f64,
+}
+
+impl Default for WhoParams {
+    fn default() -> Self {
+        Self {
+            period_s: 0.25,
+            held_share_frac: 0.01,
+            chip_ms: 25,
+            longest_chip_ms: 100,
+            look_requests: 60.0,
+            least_cpus: 0.02,
+        }
+    }
+}
+
+/// The law. See the module.
+#[derive(Debug)]
+pub struct Who {
+    name: &'static str,
+    params: WhoParams,
+    victims: BTreeMap<Tenant, Victim>,
+    held_time: HeldTime,
+    playing: Option<(u64, Time)>,
+    next_id: u64,
+}
+
+impl Who {
+    /// It knows nothing yet.
+    #[must_use]
+    pub fn new(params: WhoParams) -> Self {
+        Self::within("who", params)
+    }
+
+    /// The same as a part of another law, in whose name it looks.
+    pub(crate) fn within(name: &'static str, params: WhoParams) -> Self {
+        Self {
+            name,
+            held_time: HeldTime::new(params.held_share_frac),
+            params,
+            victims: BTreeMap::new(),
+            playing: None,
+            next_id: 1,
+        }
+    }
+
+    /// Forgets what was found out about a suspect: it is judged anew.
+    pub(crate) fn forget(&mut self, suspect: &Tenant) {
+        self.victims.values_mut().for_each(|victim| victim.forget(suspect));
+    }
+
+    fn learn(&mut self, setup: &Setup, seen: &Observation) {
+        let cpus = cpus(seen);
+        let suspects: Vec<Tenant> = cpus.keys().cloned().collect();
+        self.victims.retain(|name, _| seen.services.contains_key(name));
+        for (name, service) in &seen.services {
+            if service.present.is_err() || service.restarted {
+                self.victims.remove(name);
+            }
+            let new = || Victim::new(name);
+            let victim = self.victims.entry(name.clone()).or_insert_with(new);
+            victim.face(&suspects);
+            victim.see(service);
+            seen.experiments.iter().for_each(|trace| victim.take(trace));
+            if self.playing.is_some() {
+                victim.interrupt();
+            } else {
+                victim.watch(seen, service, &cpus);
+            }
+        }
+        self.follow(seen);
+        self.held_time.fill(setup, seen.time);
+        for (name, victim) in &mut self.victims {
+            if let Some(service) = seen.services.get(name) {
+                victim.judge(seen, service, &cpus);
+            }
+        }
+    }
+
+    /// Forgets a look that ended, was refused, or was lost.
+    fn follow(&mut self, seen: &Observation) {
+        let Some((id, since)) = self.playing else { return };
+        let ended = seen.experiments.iter().any(|trace| trace.id == id);
+        if ended || seen.time.since(since) > LOST {
+            self.playing = None;
+        }
+    }
+
+    /// The next look, if one would tell something.
+    fn look(&mut self, setup: &Setup, seen: &Observation) -> Option<Proposal> {
+        if self.playing.is_some() {
+            return None;
+        }
+        let mut order: Vec<(&Tenant, &Victim)> = self.victims.iter().collect();
+        order.sort_by_key(|(_, victim)| victim.looks());
+        let found = order.into_iter().find_map(|(name, victim)| {
+            let chip_us = self.chip_us(victim.requests_per_s()?)?;
+            let held = Duration::from_micros(HELD_CHIPS * chip_us);
+            let candidates = self.candidates(setup, seen, held);
+            let set = victim.choose(&candidates, held);
+            (!set.is_empty()).then(|| (name.clone(), chip_us, held, set))
+        });
+        let (name, chip_us, held, set) = found?;
+        set.iter().for_each(|group| self.held_time.spend(group, held.as_secs_f64()));
+        self.victims.get_mut(&name)?.looked();
+        self.playing = Some((self.next_id, seen.time));
+        self.next_id += 1;
+        Some(self.proposal(seen, chip_us, set))
+    }
+
+    /// Long enough for the requests that a side needs; none where even the longest is too short.
+    fn chip_us(&self, requests_per_s: f64) -> Option<u64> {
+        let needed_ms = 1e3 * self.params.look_requests / (HELD_CHIPS as f64 * requests_per_s);
+        let most = self.params.longest_chip_ms as f64;
+        (needed_ms <= 2.0 * most)
+            .then(|| (needed_ms.clamp(self.params.chip_ms as f64, most) * 1e3) as u64)
+    }
+
+    /// Those who may be held now: they work, they have a freezer, and their bank pays.
+    fn candidates(&self, setup: &Setup, seen: &Observation, held: Duration) -> Vec<Candidate> {
+        let may = |(tenant, batch): (&Tenant, &BatchObservation)| {
+            let cpus = batch.cpu.as_ref().ok()?.0;
+            let frozen = Knob::Frozen { tenant: tenant.clone() };
+            let pays = self.held_time.pays(tenant, held.as_secs_f64());
+            (cpus >= self.params.least_cpus && pays && setup.controls(&frozen))
+                .then(|| Candidate { suspect: tenant.clone(), cpus })
+        };
+        seen.batch.iter().filter_map(may).collect()
+    }
+
+    fn proposal(&self, seen: &Observation, chip_us: u64, groups: Vec<Tenant>) -> Proposal {
+        let inputs = vec![
+            Input::new("groups_count", groups.len() as f64),
+            Input::new("chip_s", Duration::from_micros(chip_us).as_secs_f64()),
+        ];
+        let experiment = Experiment {
+            id: self.playing.map_or(0, |(id, _)| id),
+            groups,
+            victims: seen.services.keys().cloned().collect(),
+            code: CODE.to_vec(),
+            chip_us,
+            bound_us: chip_us * CODE.len() as u64 * BOUND_FACTOR,
+        };
+        Proposal {
+            policy: self.name.into(),
+            precedence: Precedence::Polluter,
+            wish: Wish::Play(experiment),
+            rule: "look".into(),
+            inputs,
+        }
+    }
+}
+
+/// CPUs of each batch group that is there.
+fn cpus(seen: &Observation) -> BTreeMap<Tenant, f64> {
+    let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
+        batch.present.as_ref().ok()?;
+        Some((tenant.clone(), batch.cpu.as_ref().map_or(0.0, |cpu| cpu.0)))
+    };
+    seen.batch.iter().filter_map(one).collect()
+}
+
+impl Policy for Who {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn period(&self) -> Duration {
+        Duration::try_from_secs_f64(self.params.period_s).unwrap_or_default()
+    }
+
+    fn step(&mut self, setup: &Setup, observation: &Observation) -> Vec<Proposal> {
+        self.learn(setup, observation);
+        self.look(setup, observation).into_iter().collect()
+    }
+
+    fn findings(&self) -> BTreeMap<Tenant, Finding> {
+        let told = |(name, victim): (&Tenant, &Victim)| Some((name.clone(), victim.finding()?));
+        self.victims.iter().filter_map(told).collect()
+    }
+
+    fn degradations(&self, setup: &Setup) -> Vec<String> {
+        let free = |tenant: &&Tenant| !setup.controls(&Knob::Frozen { tenant: (*tenant).clone() });
+        let without: Vec<&str> =
+            setup.batch.iter().map(|b| &b.name).filter(free).map(Tenant::as_str).collect();
+        if without.is_empty() {
+            return Vec::new();
+        }
+        vec![format!("no freezer for {}: they can be suspected, not named", without.join(", "))]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Tests of `who` in a small world.
+
+use super::*;
+use crate::testing::{GROUPS, World, observe};
+use quell_model::blame::Cause;
+
+fn world(culprits: &[(&str, f64)], seed: u64) -> World<Who> {
+    World::new(Who::new(WhoParams::default()), culprits, seed)
+}
+
+#[test]
+fn the_one_who_hurts_is_named_and_its_harm_is_told() {
+    for (seed, group) in (1..).zip(GROUPS) {
+        let mut world = world(&[(group, 0.3)], seed);
+        world.run(10.0);
+        assert_eq!(world.named(), [group], "{:?}", world.finding());
+        let slowdown = world.finding().slowdown;
+        assert!((1.2..1.55).contains(&slowdown), "{slowdown}");
+    }
+}
+
+#[test]
+fn two_culprits_are_both_named() {
+    let mut world = world(&[("b", 0.4), ("d", 0.3)], 11);
+    world.run(20.0);
+    let mut named = world.named();
+    named.sort();
+    assert_eq!(named, ["b", "d"], "{:?}", world.finding());
+}
+
+#[test]
+fn where_nobody_hurts_nobody_is_named() {
+    for seed in 1..=30 {
+        let mut world = world(&[], seed);
+        world.run(25.0);
+        assert_eq!(world.named(), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn in_many_worlds_the_wrong_one_is_never_named() {
+    let (mut found, mut wrong) = (0, 0);
+    for seed in 1..=40 {
+        let culprit = GROUPS[seed as usize % 5];
+        let mut world = world(&[(culprit, 0.2)], 1000 + seed);
+        world.run(20.0);
+        let named = world.named();
+        found += usize::from(named == [culprit]);
+        wrong += usize::from(named.iter().any(|n| n != culprit));
+    }
+    assert!(wrong == 0 && found >= 36, "wrong {wrong}, found {found} of 40");
+}
+
+#[test]
+fn nobody_is_held_for_more_than_its_share() {
+    let mut world = world(&[("c", 0.1)], 5);
+    world.run(600.0);
+    for (group, held_s) in &world.held_s {
+        assert!(*held_s <= 0.5 + 0.01 * 600.0 + 0.05, "{group}: {held_s}");
+    }
+}
+
+#[test]
+fn a_service_that_began_anew_has_no_past() {
+    let mut world = world(&[("c", 0.3)], 3);
+    world.run(10.0);
+    assert_eq!(world.named(), ["c"]);
+    let seen = observe(&world.setup, 11.0).of("web", |s| s.restarted = true).done();
+    let setup = world.setup.clone();
+    world.policy.step(&setup, &seen);
+    assert!(world.policy.findings().is_empty(), "no request was seen of the new one");
+}
+
+#[test]
+fn without_a_freezer_nobody_is_held_or_named() {
+    let mut world = world(&[("c", 0.5)], 7);
+    world.setup.knobs.retain(|knob, _| !matches!(knob, Knob::Frozen { .. }));
+    world.run(30.0);
+    assert!(world.held_s.is_empty());
+    assert_eq!(world.named(), Vec::<String>::new());
+    let told = world.policy.degradations(&world.setup);
+    assert!(told[0].contains("a, b, c, d, e"), "{told:?}");
+}
+
+#[test]
+fn too_few_requests_are_no_ground_for_a_look() {
+    let who = Who::new(WhoParams::default());
+    assert_eq!(who.chip_us(5000.0), Some(25_000));
+    assert_eq!(who.chip_us(500.0), Some(60_000));
+    assert_eq!(who.chip_us(200.0), Some(100_000));
+    assert_eq!(who.chip_us(10.0), None);
+}
+
+#[test]
+fn a_look_that_is_lost_does_not_stop_all_others() {
+    let mut world = world(&[], 9);
+    world.run(1.0);
+    let first = world.on_its_way.take().map(|e| e.id);
+    assert!(first.is_some());
+    world.run(4.0);
+    assert!(!world.held_s.is_empty(), "it looked again");
+    assert!(world.finding().cause == Cause::None || !world.finding().culprits.is_empty());
+}

@@ -1,0 +1,178 @@
+//! What is known about one service's suffering.
+
+use quell_model::blame::{
+    Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Evidence, Finding, FindingParams, Guilt,
+    GuiltParams, MeasureParams, Measurer, Signal, VictimSigns, choose, judge,
+};
+use quell_types::{ExperimentTrace, Observation, ServiceObservation, Tenant};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What one signal says.
+#[derive(Debug)]
+struct Witness {
+    guilt: Guilt,
+    measurer: Measurer,
+    /// Looks in a row that were void.
+    void: u32,
+}
+
+/// After so many looks in a row that were void, none is made for this signal any more.
+const BLIND: u32 = 8;
+
+impl Witness {
+    fn new(name: &Tenant, signal: Signal) -> Self {
+        Self {
+            guilt: Guilt::new(GuiltParams::default()),
+            measurer: Measurer::new(name.clone(), signal, MeasureParams::default()),
+            void: 0,
+        }
+    }
+
+    /// Learns from a look. One that was void says nothing.
+    fn take(&mut self, trace: &ExperimentTrace) {
+        match self.measurer.trace(trace) {
+            Ok(measurement) => {
+                self.guilt.measure(&measurement);
+                self.void = 0;
+            }
+            Err(_) => self.void = self.void.saturating_add(1),
+        }
+    }
+
+    /// Those whom to hold next for so long, where requests come at this rate.
+    fn choose(&self, candidates: &[Candidate], held: Duration, requests_per_s: f64) -> Vec<Tenant> {
+        if self.void >= BLIND {
+            return Vec::new();
+        }
+        let requests = requests_per_s * held.as_secs_f64();
+        let variance = self.measurer.variance(requests, requests);
+        choose(&self.guilt, candidates, variance, &ChooseParams::default())
+    }
+}
+
+/// One service with all evidence about it.
+#[derive(Debug)]
+pub(super) struct Victim {
+    work: Witness,
+    latency: Witness,
+    cpi2: Cpi2,
+    looks: u32,
+    requests_per_s: Option<f64>,
+    finding: Option<Finding>,
+}
+
+impl Victim {
+    pub(super) fn new(name: &Tenant) -> Self {
+        Self {
+            work: Witness::new(name, Signal::Work),
+            latency: Witness::new(name, Signal::Latency),
+            cpi2: Cpi2::new(Cpi2Params::default()),
+            looks: 0,
+            requests_per_s: None,
+            finding: None,
+        }
+    }
+
+    /// From now on these are the suspects.
+    pub(super) fn face(&mut self, suspects: &[Tenant]) {
+        self.work.guilt.keep(suspects);
+        self.latency.guilt.keep(suspects);
+    }
+
+    /// Begins anew with one of them.
+    pub(super) fn forget(&mut self, suspect: &Tenant) {
+        self.work.guilt.forget(suspect);
+        self.latency.guilt.forget(suspect);
+    }
+
+    /// Learns from a look.
+    pub(super) fn take(&mut self, trace: &ExperimentTrace) {
+        self.work.take(trace);
+        self.latency.take(trace);
+    }
+
+    /// A look was played meanwhile: what drifted did not do so by itself.
+    pub(super) fn interrupt(&mut self) {
+        self.work.measurer.interrupt();
+    }
+
+    /// Sees how busy the victim is.
+    pub(super) fn see(&mut self, service: &ServiceObservation) {
+        self.requests_per_s = service.qps.as_ref().ok().copied().filter(|qps| *qps > 0.0);
+    }
+
+    /// Learns from a sample in which nothing was played.
+    pub(super) fn watch(
+        &mut self,
+        seen: &Observation,
+        service: &ServiceObservation,
+        cpus: &BTreeMap<Tenant, f64>,
+    ) {
+        let (Some(qps), Ok(used)) = (self.requests_per_s, &service.cpu) else {
+            self.work.measurer.interrupt();
+            return;
+        };
+        let cost_s = used.0 / qps;
+        let drift = self.work.measurer.drift(seen.time, (cost_s, qps), seen.interval_s, cpus);
+        if let Some(measurement) = drift {
+            self.work.guilt.measure(&measurement);
+        }
+        self.cpi2.add(Cpi2Sample {
+            time: seen.time,
+            cost: cost_s,
+            victim_cpus: used.0,
+            suspects_cpus: cpus.clone(),
+        });
+    }
+
+    /// Says what is known now; nothing before any request was seen.
+    pub(super) fn judge(
+        &mut self,
+        seen: &Observation,
+        service: &ServiceObservation,
+        cpus: &BTreeMap<Tenant, f64>,
+    ) {
+        self.work.guilt.fade(seen.time);
+        self.latency.guilt.fade(seen.time);
+        if self.requests_per_s.is_none() {
+            return;
+        }
+        let signs = VictimSigns {
+            throttled_frac: None,
+            load_frac: service.load.as_ref().ok().map(|load| load.0),
+            steal_frac: seen.host.steal.as_ref().ok().map(|steal| steal.0),
+        };
+        let correlated = self.cpi2.suspected();
+        let (work, latency) = (&self.work.guilt, &self.latency.guilt);
+        let evidence = Evidence { work, latency, cpus, correlated: &correlated };
+        self.finding = Some(judge(&evidence, &signs, &FindingParams::default()));
+    }
+
+    pub(super) fn looked(&mut self) {
+        self.looks += 1;
+    }
+
+    pub(super) fn looks(&self) -> u32 {
+        self.looks
+    }
+
+    pub(super) fn requests_per_s(&self) -> Option<f64> {
+        self.requests_per_s
+    }
+
+    pub(super) fn finding(&self) -> Option<Finding> {
+        self.finding.clone()
+    }
+
+    /// Those whom to hold next for so long; empty if that would tell nothing. Harm comes first,
+    /// then waiting.
+    pub(super) fn choose(&self, candidates: &[Candidate], held: Duration) -> Vec<Tenant> {
+        let Some(requests_per_s) = self.requests_per_s else { return Vec::new() };
+        let by_work = self.work.choose(candidates, held, requests_per_s);
+        if by_work.is_empty() {
+            return self.latency.choose(candidates, held, requests_per_s);
+        }
+        by_work
+    }
+}
