@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn ways_are_shared_out_whole() {
-        let table: [(u32, &[usize], Option<&[u32]>); 5] = [
+        type Case<'a> = (u32, &'a [usize], Option<&'a [u32]>);
+        let table: [Case<'_>; 5] = [
             (11, &[4, 4, 4], Some(&[4, 4, 3])),
             (20, &[8, 2], Some(&[16, 4])),
             (4, &[60, 1, 1], Some(&[2, 1, 1])),
