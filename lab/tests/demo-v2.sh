@@ -22,7 +22,6 @@ check "a demo: batch works" waits 400 batch_works
 kill -KILL $demo
 wait $demo 2>/dev/null
 check "killed: its groups are left" sh -c "find /sys/fs/cgroup -name 'quell*' | grep -q ."
-check "killed: its helpers are left" helpers
 check "killed: quell restore" "$quell" restore --state-dir /var/lib/quell-lab
 check "killed: no group is left" equals "$(groups)" ""
 check "killed: no helper is left" equals "$(helpers)" ""
