@@ -20,6 +20,11 @@ impl Reason {
         Self { rule, precedence: Precedence::Partition, inputs }
     }
 
+    /// A reason of the rank of throttling a polluter.
+    pub(crate) fn polluter(rule: &'static str, inputs: Vec<Input>) -> Self {
+        Self { rule, precedence: Precedence::Polluter, inputs }
+    }
+
     /// A reason of the highest rank: the service is in danger, or the danger is over.
     pub(crate) fn emergency(rule: &'static str, inputs: Vec<Input>) -> Self {
         Self { rule, precedence: Precedence::Emergency, inputs }

@@ -23,8 +23,8 @@ use super::llc_bias::{Bias, LlcBias, LlcBiasParams, SocketReading, TenantShare};
 use crate::Policy;
 use crate::ledger::{Ledger, Reason};
 use quell_types::{
-    BytesPerSecond, CpuSet, Input, Knob, KnobRange, LlcDomain, Observation, Precedence, Proposal,
-    Reading, Setting, Setup, Tenant,
+    BytesPerSecond, CpuSet, Input, Knob, KnobRange, LlcDomain, Observation, Proposal, Reading,
+    Setting, Setup, Tenant,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,23 +66,29 @@ impl LlcBiasLaw {
         let tenant = tenant.clone();
         let own_ways = Knob::LlcWays { tenant: tenant.clone(), domain };
         if mask == all {
-            self.ledger.release(own_ways, &polluter("relaxed", Vec::new()));
+            self.ledger.release(own_ways, &Reason::polluter("relaxed", Vec::new()));
         } else {
             let inputs = vec![Input::new("ways_count", f64::from(mask.count_ones()))];
-            self.ledger.set(setup, own_ways, Setting::Ways(mask), &polluter("confined", inputs));
+            self.ledger.set(
+                setup,
+                own_ways,
+                Setting::Ways(mask),
+                &Reason::polluter("confined", inputs),
+            );
         }
         let rate = Knob::MemoryBandwidth { tenant, domain };
         if percent == 100 {
-            self.ledger.release(rate, &polluter("relaxed", Vec::new()));
+            self.ledger.release(rate, &Reason::polluter("relaxed", Vec::new()));
         } else {
             let inputs = vec![Input::new("rate_percent", f64::from(percent))];
-            self.ledger.set(setup, rate, Setting::Percent(percent), &polluter("halved", inputs));
+            self.ledger.set(
+                setup,
+                rate,
+                Setting::Percent(percent),
+                &Reason::polluter("halved", inputs),
+            );
         }
     }
-}
-
-fn polluter(rule: &'static str, inputs: Vec<Input>) -> Reason {
-    Reason { rule, precedence: Precedence::Polluter, inputs }
 }
 
 /// Services and batch groups.

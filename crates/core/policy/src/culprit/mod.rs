@@ -51,7 +51,7 @@ use crate::parts::check;
 use crate::who::{Who, WhoParams};
 use quell_model::blame::{Finding, Standing};
 use quell_types::{
-    CpuBandwidth, Input, Knob, KnobRange, Observation, Precedence, Proposal, Setting, Setup, Tenant,
+    CpuBandwidth, Input, Knob, KnobRange, Observation, Proposal, Setting, Setup, Tenant,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -166,13 +166,13 @@ impl Culprit {
             Input::new("budget_cpus", budget_cpus),
             Input::new("bearable_ratio", self.params.bearable_ratio),
         ];
-        self.ledger.set(setup, knob, to, &polluter("convicted", inputs));
+        self.ledger.set(setup, knob, to, &Reason::polluter("convicted", inputs));
     }
 
     fn free(&mut self, name: &Tenant, rule: &'static str) {
         self.who.forget(name);
         let knob = Knob::CpuBandwidth { tenant: name.clone() };
-        self.ledger.release(knob, &polluter(rule, Vec::new()));
+        self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
     }
 }
 
@@ -187,10 +187,6 @@ fn bandwidth(range: &KnobRange, cpus: f64, period_ms: u64) -> CpuBandwidth {
     let wanted_us = u64::try_from(wanted.as_micros()).unwrap_or(u64::MAX);
     let period_us = wanted_us.max(needed).clamp(*min_period_us, *max_period_us);
     CpuBandwidth::limited(cpus, Duration::from_micros(period_us))
-}
-
-fn polluter(rule: &'static str, inputs: Vec<Input>) -> Reason {
-    Reason { rule, precedence: Precedence::Polluter, inputs }
 }
 
 fn used_cpus(seen: &Observation, name: &Tenant) -> Option<f64> {
