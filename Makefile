@@ -55,6 +55,8 @@ bench: $(QUELL) setup
 	$(CARGO) $(RUNNER) run --release --package quell-ebpf --example cost -- 20
 	$(CARGO) $(RUNNER) run --release --package quell-linux --example sampling_cost
 	$(CARGO) $(RUNNER) run --release --package quell-egress --example inflation
+	$(SUDO) $(QUELL) bench signal --json bench-signal.json
+	$(SUDO) $(QUELL) bench signal --halting --json bench-signal-halting.json
 	$(SUDO) $(QUELL) pressure validate --parts linearity --report bench-pressure
 	$(SUDO) $(QUELL) pressure validate --parts impact,crosstalk --rounds 3 --report bench-crosstalk
 	$(SUDO) $(QUELL) trial polluter --trials 60 --json bench-trial.json

@@ -54,6 +54,8 @@ pub struct Agent {
     cost: CostMeter,
     heart: Heart,
     last: Option<Status>,
+    /// Since when it guards with this configuration.
+    since: Instant,
 }
 
 impl Agent {
@@ -84,6 +86,7 @@ impl Agent {
             cost: CostMeter::begin(None),
             heart: Heart::new(),
             last: None,
+            since: Instant::now(),
         })
     }
 
@@ -119,6 +122,7 @@ impl Agent {
     fn begin_measuring(&mut self) {
         let bpf = self.bpf_stats();
         self.cost = CostMeter::begin(bpf.as_ref());
+        self.since = Instant::now();
     }
 
     fn bpf_stats(&mut self) -> Option<Vec<(String, u64, u64)>> {
@@ -151,6 +155,7 @@ impl Agent {
         let setup = quell_platform::Platform::setup(&session.platform);
         let status = Status {
             law: self.config.agent.law.clone(),
+            seconds: self.since.elapsed().as_secs_f64(),
             samples: session.full_samples,
             actions_total: session.actions_total.clone(),
             agent: self.cost.read(bpf.as_ref()),

@@ -12,6 +12,7 @@
 //! it after any other death.
 
 mod agent;
+mod ask;
 mod claim;
 mod cost;
 mod decisions;
@@ -34,6 +35,7 @@ mod status;
 mod who;
 
 pub use agent::{Agent, AgentOptions, Ended, Reloaded};
+pub use ask::ask;
 pub use cost::AgentCost;
 pub use decisions::{DecisionLog, Decisions};
 pub use error::AgentError;

@@ -1,13 +1,16 @@
 //! The agent's figures in Prometheus' text format. What is missing is left out, never 0.
 
 use crate::status::{GuardState, Status};
+use crate::who::WhoReport;
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use quell_model::blame::Standing;
 use quell_types::Tenant;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
 type Float = Gauge<f64, AtomicU64>;
 
@@ -28,6 +31,13 @@ struct OfBatch {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfCulprit {
+    service: String,
+    batch: String,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfRule {
     rule: String,
 }
@@ -42,6 +52,7 @@ pub(crate) struct Metrics {
     qps: Family<OfService, Float>,
     load: Family<OfService, Float>,
     inflation: Family<OfService, Float>,
+    culprits: Family<OfCulprit, Float>,
     service_cpu: Family<OfService, Float>,
     batch_cpu: Family<OfBatch, Float>,
     budget: Family<OfBatch, Float>,
@@ -51,6 +62,7 @@ pub(crate) struct Metrics {
     cpu: Float,
     rss: Gauge,
     fail_safe: Gauge,
+    who: Mutex<Option<WhoReport>>,
 }
 
 impl Metrics {
@@ -63,6 +75,7 @@ impl Metrics {
             qps: Family::default(),
             load: Family::default(),
             inflation: Family::default(),
+            culprits: Family::default(),
             service_cpu: Family::default(),
             batch_cpu: Family::default(),
             budget: Family::default(),
@@ -72,6 +85,7 @@ impl Metrics {
             cpu: Float::default(),
             rss: Gauge::default(),
             fail_safe: Gauge::default(),
+            who: Mutex::default(),
         };
         metrics.register_services();
         metrics.register_batch();
@@ -88,6 +102,8 @@ impl Metrics {
         r.register("service_load_ratio", "Rate over peak rate", self.load.clone());
         let inflation = "CPU time per request beside batch over the same with batch held";
         r.register("service_inflation_ratio", inflation, self.inflation.clone());
+        let culprit = "By what factor a batch group slows a service, as it is named or suspected";
+        r.register("service_culprit_slowdown_ratio", culprit, self.culprits.clone());
         r.register("service_cpu_cpus", "CPUs in use", self.service_cpu.clone());
     }
 
@@ -109,6 +125,7 @@ impl Metrics {
     pub(crate) fn update(&self, status: &Status) {
         self.update_services(status);
         self.update_batch(status);
+        self.update_who(status);
         for (rule, total) in &status.actions_total {
             let counter = self.actions.get_or_create_owned(&OfRule { rule: rule.clone() });
             counter.inc_by(total.saturating_sub(counter.get()));
@@ -155,9 +172,33 @@ impl Metrics {
         }
     }
 
+    fn update_who(&self, status: &Status) {
+        self.culprits.clear();
+        for victim in &status.who {
+            for culprit in &victim.culprits {
+                let status = match culprit.status {
+                    Standing::Named => "named",
+                    Standing::Suspected => "suspected",
+                };
+                let (service, batch) = (victim.workload.to_string(), culprit.workload.to_string());
+                let of = OfCulprit { service, batch, status };
+                set(&self.culprits, &of, Some(culprit.slowdown));
+            }
+        }
+        let report = WhoReport::of(status.seconds, status.who.clone());
+        *self.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    }
+
+    /// Who slows whom, as the agent knows it now; none before its first full sample.
+    pub(crate) fn who(&self) -> Option<WhoReport> {
+        self.who.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Forgets all tenants (after a reload they may be others).
     pub(crate) fn clear(&self) {
         self.latency.clear();
+        self.culprits.clear();
+        *self.who.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for family in [
             &self.objective,
             &self.slack,
@@ -212,6 +253,7 @@ mod tests {
         assert!(text.contains("quell_service_requests_per_second{service=\"web\"} 120"), "{text}");
         assert!(text.contains("quell_actions_total{rule=\"harm\"} 3"), "{text}");
         assert!(text.contains("quell_batch_frozen{batch=\"jobs\"} 0"), "{text}");
+        assert_eq!(metrics.who().map(|report| report.victims.len()), Some(1));
         assert!(!text.contains("quell_batch_budget_cpus{"), "no limit: {text}");
         status.services.get_mut(&web).unwrap().qps = Shown::Gap(Gap::not_yet("x"));
         metrics.update(&status);

@@ -82,6 +82,7 @@ pub(crate) fn selector(selector: &Selector) -> quell_linux::Selector {
         Selector::Cgroup(path) => quell_linux::Selector::Cgroup(path.clone()),
         Selector::Unit(unit) => quell_linux::Selector::Unit(unit.clone()),
         Selector::Pid(pid) => quell_linux::Selector::Pid(*pid),
+        Selector::Vm(name) => quell_linux::Selector::Vm(name.clone()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Serves metrics: one thread, one request at a time, nothing but `GET /metrics`.
+//! Serves metrics: one thread, one request at a time, nothing but `GET /metrics` and
+//! `GET /who`.
 
 use crate::error::AgentError;
 use crate::metrics::Metrics;
@@ -15,6 +16,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest request that is read.
 const LONGEST: usize = 8 << 10;
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Where metrics are served; a Unix socket is removed at the end.
 #[derive(Debug)]
@@ -103,19 +107,28 @@ fn prepared_tcp(stream: &TcpStream) -> io::Result<()> {
 pub(crate) fn answer(mut stream: impl Read + Write, metrics: &Metrics) -> io::Result<()> {
     let request = read_head(&mut stream)?;
     let mut words = request.split(' ');
-    let (status, body) = match (words.next(), words.next()) {
-        (Some("GET"), Some("/metrics" | "/")) => ("200 OK", metrics.text()),
-        (Some("GET"), _) => ("404 Not Found", "try /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "GET only\n".to_owned()),
+    let (status, kind, body) = match (words.next(), words.next()) {
+        (Some("GET"), Some("/metrics" | "/")) => ("200 OK", OPENMETRICS, metrics.text()),
+        (Some("GET"), Some("/who")) => who(metrics),
+        (Some("GET"), _) => ("404 Not Found", TEXT, "try /metrics or /who\n".to_owned()),
+        _ => ("405 Method Not Allowed", TEXT, "GET only\n".to_owned()),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/openmetrics-text; version=1.0.0; \
-         charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())?;
     stream.flush()
+}
+
+/// Who slows whom, as JSON.
+fn who(metrics: &Metrics) -> (&'static str, &'static str, String) {
+    match metrics.who().and_then(|report| serde_json::to_string(&report).ok()) {
+        Some(json) => ("200 OK", "application/json", json),
+        None => ("503 Service Unavailable", TEXT, "nothing was sampled yet\n".to_owned()),
+    }
 }
 
 /// Reads up to the empty line that ends the head.
@@ -164,6 +177,7 @@ mod tests {
         let bound = on_socket(&path, Arc::clone(&metrics)).unwrap();
         let answer = ask(&path, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("# EOF"), "{answer}");
+        assert!(ask(&path, "GET /who HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 503"));
         assert!(ask(&path, "GET /x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask(&path, "POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(matches!(on_socket(&path, Arc::clone(&metrics)).unwrap(), Bound::Taken));

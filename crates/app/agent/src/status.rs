@@ -1,6 +1,7 @@
 //! What the agent shows of itself.
 
 use crate::cost::AgentCost;
+use crate::who::{self, VictimReport};
 use quell_control::Engine;
 use quell_types::{
     BatchObservation, Gap, Knob, Observation, Reading, ServiceObservation, ServiceSpec, Setting,
@@ -142,6 +143,8 @@ pub struct Status {
     pub schema: String,
     /// When, in milliseconds since 1970.
     pub unix_ms: u64,
+    /// How long it has guarded with this configuration, in seconds.
+    pub seconds: f64,
     /// The agent's process id.
     pub pid: u32,
     /// What it is doing.
@@ -158,6 +161,8 @@ pub struct Status {
     pub batch: BTreeMap<Tenant, BatchStatus>,
     /// The machine.
     pub host: HostStatus,
+    /// Who slows each service, as far as the law's experiments and chance have shown it.
+    pub who: Vec<VictimReport>,
     /// Knobs that a law has set.
     pub knobs: Vec<KnobStatus>,
     /// Actions since the start, by the rule that wanted them.
@@ -182,6 +187,7 @@ impl Status {
         Self {
             schema: "quell.status/1".into(),
             unix_ms: crate::state::unix_ms(),
+            seconds: 0.0,
             pid: std::process::id(),
             state: GuardState::Guarding,
             why: String::new(),
@@ -193,6 +199,7 @@ impl Status {
                 cpu_utilisation_frac: Shown::of(&observation.host.utilisation, |u| u.0),
                 steal_frac: Shown::of(&observation.host.steal, |s| s.0),
             },
+            who: who::victims(setup, &engine.findings()),
             knobs: engine.standing().iter().map(knob).collect(),
             actions_total: BTreeMap::new(),
             agent: AgentCost::default(),

@@ -51,9 +51,7 @@ pub struct VictimReport {
 }
 
 impl WhoReport {
-    fn new(setup: &Setup, findings: &BTreeMap<Tenant, Finding>, seconds: f64) -> Self {
-        let names = setup.services.iter().map(|service| &service.name);
-        let victims = names.map(|name| VictimReport::new(name, findings.get(name))).collect();
+    pub(crate) fn of(seconds: f64, victims: Vec<VictimReport>) -> Self {
         Self { schema: SCHEMA.into(), seconds, victims }
     }
 
@@ -63,6 +61,12 @@ impl WhoReport {
         let mut culprits = self.victims.iter().flat_map(|victim| &victim.culprits);
         culprits.any(|culprit| culprit.status == Standing::Named)
     }
+}
+
+/// What is known about each service, in the order of the configuration.
+pub(crate) fn victims(setup: &Setup, findings: &BTreeMap<Tenant, Finding>) -> Vec<VictimReport> {
+    let names = setup.services.iter().map(|service| &service.name);
+    names.map(|name| VictimReport::new(name, findings.get(name))).collect()
 }
 
 impl VictimReport {
@@ -137,7 +141,7 @@ pub fn who(
             platform.apply(action)?;
         }
         let seconds = begun.elapsed().as_secs_f64();
-        let report = WhoReport::new(&setup, &engine.findings(), seconds);
+        let report = WhoReport::of(seconds, victims(&setup, &engine.findings()));
         progress(&report);
         let enough = wanted.until_named && report.names_somebody();
         if enough || signals.stops() || begun.elapsed() >= wanted.limit {

@@ -1,56 +1,38 @@
-//! The groups of a run: made for it, gone after it.
+//! The groups of a comparison: one for the service, one for each polluter.
 
 use crate::Polluter;
 use crate::files::{Snapshot, snapshot};
-use anyhow::Context as _;
-use quell_cgroup::{Group, Layout, create, remove};
+use crate::run_groups::RunGroups;
+use quell_cgroup::Group;
 use std::path::PathBuf;
-use std::time::Duration;
 
-const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "cpuset", "memory", "freezer"];
-const END: Duration = Duration::from_secs(5);
+const SERVICE: &str = "service";
 
 /// One group for the service, one for each polluter. Dropping it ends what runs in them and
 /// removes them.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    layout: Layout,
-    home: String,
+    groups: RunGroups,
     service: Group,
     batch: Vec<(Polluter, Group)>,
     before: Snapshot,
 }
 
-/// Removes the groups that were made before something failed.
-struct Undo<'a>(&'a Layout, &'a str);
-
-impl Drop for Undo<'_> {
-    fn drop(&mut self) {
-        // The error that led here is what the caller hears of.
-        let _ = remove(self.0, self.1, END);
-    }
-}
-
 impl Groups {
     /// Makes them under the group `name`.
     pub(crate) fn make(name: &str) -> anyhow::Result<Self> {
-        let home = format!("/{name}");
-        let layout = Layout::discover("/");
-        let undo = Undo(&layout, &home);
-        let make = |name: &str| {
-            let path = format!("{home}/{name}");
-            create(&layout, &path, &CONTROLLERS)
-                .with_context(|| format!("cannot make the group {path}; this needs root"))
-        };
-        let service = make("quell-service")?;
-        let batch = Polluter::ALL
-            .into_iter()
-            .map(|polluter| Ok((polluter, make(&format!("quell-batch-{}", polluter.name()))?)))
+        let polluters = Polluter::ALL.map(|polluter| (polluter, member(polluter)));
+        let mut members = vec![SERVICE];
+        members.extend(polluters.iter().map(|(_, member)| member.as_str()));
+        let groups = RunGroups::make(name, &members)?;
+        let service = groups.get(SERVICE)?.clone();
+        let batch = polluters
+            .iter()
+            .map(|(polluter, member)| Ok((*polluter, groups.get(member)?.clone())))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        std::mem::forget(undo);
-        let mut groups = Self { layout, home, service, batch, before: Snapshot::default() };
-        groups.before = groups.knobs();
-        Ok(groups)
+        let mut made = Self { groups, service, batch, before: Snapshot::default() };
+        made.before = made.knobs();
+        Ok(made)
     }
 
     pub(crate) fn service(&self) -> &Group {
@@ -58,7 +40,7 @@ impl Groups {
     }
 
     pub(crate) fn service_path(&self) -> String {
-        format!("{}/quell-service", self.home)
+        self.groups.path(SERVICE)
     }
 
     pub(crate) fn batch(&self, polluter: Polluter) -> Option<&Group> {
@@ -66,7 +48,7 @@ impl Groups {
     }
 
     pub(crate) fn batch_path(&self, polluter: Polluter) -> String {
-        format!("{}/quell-batch-{}", self.home, polluter.name())
+        self.groups.path(&member(polluter))
     }
 
     /// The `cgroup.procs` files of the service's group.
@@ -86,14 +68,6 @@ impl Groups {
     }
 }
 
-impl Drop for Groups {
-    fn drop(&mut self) {
-        for (_, group) in &self.batch {
-            let _ = group.kill(END);
-        }
-        let _ = self.service.kill(END);
-        if let Err(error) = remove(&self.layout, &self.home, END) {
-            eprintln!("quell: the groups of this run remain: {error}");
-        }
-    }
+fn member(polluter: Polluter) -> String {
+    format!("batch-{}", polluter.name())
 }

@@ -29,9 +29,11 @@ mod network;
 mod options;
 mod report;
 mod run;
+mod run_groups;
 mod sampler;
 mod service;
 mod show;
+mod signal;
 mod sweep;
 mod trial;
 mod ui;
@@ -46,5 +48,6 @@ pub use report::{
 };
 pub use run::guard;
 pub use show::{html_report, network_table, table};
+pub use signal::{Cause, Quartiles, SIGNAL_SCHEMA, SignalOptions, SignalReport, SignalRow, signal};
 pub use trial::{Harm, TRIAL_SCHEMA, Trial, TrialOptions, TrialReport, trial};
 pub use ui::Interrupt;

@@ -222,6 +222,7 @@ pub struct AgentCost {
 pub fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("quell.demo-1", schema_for!(DemoReport).to_value()),
+        ("quell.signal-1", schema_for!(crate::SignalReport).to_value()),
         ("quell.trial-1", schema_for!(crate::TrialReport).to_value()),
     ]
 }

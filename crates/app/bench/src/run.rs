@@ -20,6 +20,9 @@ use schedule::Schedule;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// A tail near the peak that is so many times that at low load is more than queueing.
+const DOUBTFUL: f64 = 30.0;
+
 /// Runs it. The report holds what was measured even if the run is ended early; an error is given
 /// for what could not be started at all.
 pub fn guard(options: &GuardOptions, interrupt: &Interrupt) -> anyhow::Result<DemoReport> {
@@ -189,6 +192,13 @@ impl Whole<'_> {
         let slo = bench.find_slo(&base, plan, peak.peak_qps, &mut || ui.controls());
         interrupt.check()?;
         let slo: SloReport = slo?;
+        if slo.high_ms > DOUBTFUL * slo.low_ms {
+            ui.say(format!(
+                "near its peak the service's tail is {:.0} times that at low load, so the objective \
+                 is a loose one: the host may have taken CPUs away meanwhile",
+                slo.high_ms / slo.low_ms
+            ));
+        }
         self.stage.objective = Objective { slo_ms: slo.slo_ms, peak_qps: peak.peak_qps };
         (self.report.slo_ms, self.report.peak_qps) = (slo.slo_ms, peak.peak_qps);
         ui.say(format!(
@@ -252,8 +262,10 @@ impl Whole<'_> {
         for (rank, (load_frac, law, mix)) in cells.iter().copied().enumerate() {
             let number = round as usize * cells.len() + rank;
             let left = total - number;
-            let measured_s = self.schedule.measured_s(self.stage.ui.elapsed(), law, left);
-            self.stage.ui.plan(self.schedule.expected(self.stage.ui.elapsed(), left));
+            let elapsed = self.stage.ui.elapsed();
+            let qps = load_frac * self.report.peak_qps;
+            let measured_s = self.schedule.measured_s(elapsed, (law, qps), left);
+            self.stage.ui.plan(self.schedule.expected(elapsed, left));
             let beside = if law == Contender::Alone { String::new() } else { format!(", {mix}") };
             self.stage
                 .ui

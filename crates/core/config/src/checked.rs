@@ -126,6 +126,8 @@ pub enum Selector {
     Unit(String),
     /// The group of a process.
     Pid(u32),
+    /// A virtual machine of libvirt's.
+    Vm(String),
 }
 
 impl fmt::Display for Selector {
@@ -134,6 +136,7 @@ impl fmt::Display for Selector {
             Selector::Cgroup(path) => write!(f, "cgroup {path}"),
             Selector::Unit(unit) => write!(f, "unit {unit}"),
             Selector::Pid(pid) => write!(f, "pid {pid}"),
+            Selector::Vm(name) => write!(f, "vm {name}"),
         }
     }
 }

@@ -153,6 +153,11 @@ const ONE_ERROR: &[(Text, &str, &str)] = &[
     (Service("p99 = \"3ms\""), "1:1 service[0].cgroup: no selector is given", "cgroup, unit, pid"),
     (Service("pid = 1\nunit = \"a.scope\"\np99 = \"3ms\""), "more than one selector", "exactly"),
     (Service("pid = 0\np99 = \"3ms\""), "2:7 service[0].pid: 0 is out of range", "1 to 4194304"),
+    (
+        Service("vm = \"a/b\"\nname = \"v\"\np99 = \"3ms\""),
+        "\"a/b\" is no virtual machine's name",
+        "virsh list",
+    ),
     (Service("cgroup = \"/\"\np99 = \"3ms\""), "2:10 service[0].cgroup: the root group", "below"),
     (Service("cgroup = \"a\"\np99 = \"3ms\""), "2:10 service[0].cgroup: \"a\" is no abs", "/batch"),
     (

@@ -115,7 +115,7 @@ fn flags_win_over_the_file_key_by_key() {
          [[link]]\nname = \"eth0\"\ncapacity = \"1Gbit\"\n"
     );
     let over = Flags {
-        services: texts(&["name=redis,p95=9ms,pid=4", "pid=9,p50=1ms"]),
+        services: texts(&["name=redis,p95=9ms,pid=4", "pid=9,p50=1ms", "vm=build-7,p99=1ms"]),
         batch: texts(&["name=batch,tasks=true"]),
         links: texts(&["name=eth0,capacity=100Mbit"]),
         law: Some("none".into()),
@@ -124,7 +124,8 @@ fn flags_win_over_the_file_key_by_key() {
     let raw = Raw::from_toml("quell.toml", &file).merged(Raw::from_flags(&over));
     let config = raw.check(&laws()).unwrap();
     let names: Vec<_> = config.services.iter().map(|s| s.name.as_str()).collect();
-    assert_eq!(names, ["redis", "pid-9"]);
+    assert_eq!(names, ["redis", "pid-9", "build-7"]);
+    assert_eq!(config.services[2].selector, Selector::Vm("build-7".into()));
     let redis = &config.services[0];
     assert_eq!(redis.slo.percentile_frac, 0.95, "p95 takes the place of p99");
     assert_eq!(redis.selector, Selector::Pid(4), "pid takes the place of unit");

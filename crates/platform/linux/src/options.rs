@@ -13,6 +13,8 @@ pub enum Selector {
     Unit(String),
     /// By one of its processes.
     Pid(u32),
+    /// By libvirt's name of the virtual machine.
+    Vm(String),
 }
 
 /// Where a service's latency comes from.

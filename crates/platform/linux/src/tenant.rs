@@ -35,6 +35,7 @@ pub(crate) fn find_group(layout: &Layout, selector: &Selector) -> Result<Group, 
         Selector::Cgroup(path) => Group::find(layout, path),
         Selector::Unit(unit) => Group::of_unit(layout, unit),
         Selector::Pid(pid) => Group::of_pid(layout, *pid),
+        Selector::Vm(name) => Group::of_vm(layout, name),
     }
 }
 

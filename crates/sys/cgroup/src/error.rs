@@ -32,6 +32,14 @@ pub enum CgroupError {
         /// What was found instead.
         why: String,
     },
+    /// No virtual machine of that name runs.
+    #[error("virtual machine {name} has no cgroup: {why}; start it or correct the name")]
+    NoVm {
+        /// libvirt's name.
+        name: String,
+        /// What was found instead.
+        why: String,
+    },
     /// The root group holds the whole machine, and has no knobs.
     #[error("{what} is the root group, which cannot be limited; name a group below it")]
     RootGroup {
@@ -161,6 +169,7 @@ impl From<CgroupError> for Gap {
             CgroupError::Gone { .. }
             | CgroupError::NoSuchGroup { .. }
             | CgroupError::NoUnit { .. }
+            | CgroupError::NoVm { .. }
             | CgroupError::NoProcess { .. } => Gap::Gone(error.to_string()),
             CgroupError::Unsupported { .. } | CgroupError::RootGroup { .. } => {
                 Gap::Absent(error.to_string())

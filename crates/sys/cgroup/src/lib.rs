@@ -30,6 +30,7 @@ mod raw;
 mod readers;
 mod search;
 mod systemd;
+mod vm;
 
 pub use error::CgroupError;
 pub use file::raise_open_files;

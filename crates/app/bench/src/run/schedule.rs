@@ -1,7 +1,7 @@
 //! How long each part takes.
 
 use crate::{Contender, GuardOptions, Mix, Size};
-use quell_service::{PeakPlan, SloPlan};
+use quell_service::{PeakPlan, SloPlan, WindowRule};
 use std::time::Duration;
 
 /// Start and end of an agent, and the drain of a load.
@@ -37,6 +37,18 @@ pub(crate) struct Schedule {
     /// Everything after the cells.
     after_s: f64,
     adaptive_share: f64,
+}
+
+/// How many slices of a window's length are joined to one at a low rate: whatever the load, a cell
+/// shall have the windows that were asked for.
+fn joined(qps: f64, rule: WindowRule) -> f64 {
+    // Arrivals are random: a slice that has just enough on average would be joined half of the time.
+    const MARGIN: f64 = 1.15;
+    if !qps.is_finite() {
+        return 1.0;
+    }
+    let most = rule.min_requests as f64;
+    (MARGIN * most / (qps * rule.length_s)).ceil().clamp(1.0, most)
 }
 
 /// All cells of one round, in order: the laws stand innermost, so that they are interleaved.
@@ -90,7 +102,7 @@ impl Schedule {
             },
             slo: SloPlan {
                 percentile: options.percentile,
-                seconds: (4.0 * f).max(1.0),
+                seconds: (2.0 * f).max(0.7),
                 ..SloPlan::default()
             },
             settle_s: (1.0 * f).max(0.3),
@@ -131,7 +143,7 @@ impl Schedule {
 
     fn before_s(&self, options: &GuardOptions) -> f64 {
         let peak = PROBES * (self.peak.probe_s + 0.5) + self.peak.confirm_s + 2.0;
-        let slo = 2.0 * (self.slo.seconds + self.settle_s);
+        let slo = 2.0 * f64::from(self.slo.rounds) * (self.slo.seconds + self.settle_s);
         let alone = f64::from(self.rounds)
             * options.polluters.len() as f64
             * (self.alone_s + 1.0 + OVERHEAD_S);
@@ -162,10 +174,16 @@ impl Schedule {
         Duration::from_secs_f64(self.budget_s)
     }
 
-    /// The measured time of a cell: fixed, or its part of what the budget leaves to those left.
-    pub(crate) fn measured_s(&self, elapsed: Duration, law: Contender, cells_left: usize) -> f64 {
+    /// The measured time of a cell with this rate of requests: as long as its windows last, or its
+    /// part of what the budget leaves to those left.
+    pub(crate) fn measured_s(
+        &self,
+        elapsed: Duration,
+        (law, qps): (Contender, f64),
+        cells_left: usize,
+    ) -> f64 {
         if let Some(cell_s) = self.cell_s {
-            return cell_s;
+            return cell_s * joined(qps, WindowRule::default());
         }
         let left_s = self.budget_s - elapsed.as_secs_f64() - self.after_s;
         let share = left_s / cells_left.max(1) as f64 - self.around_s();
@@ -181,5 +199,18 @@ impl Schedule {
             None => return self.total(),
         };
         elapsed + Duration::from_secs_f64(cells_left as f64 * cell + self.after_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_at_a_low_rate_lasts_longer_but_has_as_many_windows() {
+        let slices = |qps| joined(qps, WindowRule::default());
+        assert!([2500.0, 400.0, 350.0].iter().all(|&qps| slices(qps) <= 1.0));
+        assert!((slices(250.0) - 2.0).abs() < 1e-9 && (slices(100.0) - 4.0).abs() < 1e-9);
+        assert!([0.0, f64::NAN].iter().all(|&qps| slices(qps).is_finite()));
     }
 }

@@ -11,10 +11,10 @@ pub(super) struct Guarded {
     /// Configuration file (`quell config example` prints one); flags win over it.
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// A service: name, one of cgroup, unit, pid, and an objective as p99=3ms. May be repeated.
+    /// A service: name, one of cgroup, unit, pid, vm, and an objective as p99=3ms. May be repeated.
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub(super) service: Vec<String>,
-    /// A batch group: one of cgroup, unit, pid. May be repeated.
+    /// A batch group: one of cgroup, unit, pid, vm. May be repeated.
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub(super) batch: Vec<String>,
     /// A link: name and capacity as name=eth0,capacity=1Gbit. May be repeated.
@@ -29,6 +29,11 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
+    /// Whether it is left open what is guarded.
+    pub(super) fn names_nothing(&self) -> bool {
+        self.config.is_none() && self.service.is_empty() && self.batch.is_empty()
+    }
+
     /// File and flags, checked.
     pub(super) fn checked(&self, law: Option<&str>) -> anyhow::Result<Checked> {
         let mut flags = Flags {

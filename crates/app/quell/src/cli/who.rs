@@ -3,19 +3,22 @@
 use super::files;
 use super::guarded::Guarded;
 use anyhow::Context;
-use quell_agent::{Signals, VictimReport, WhoOptions, WhoReport, who};
+use quell_agent::{Signals, VictimReport, WhoOptions, WhoReport, ask, who};
 use quell_model::blame::{Cause, Culprit, Resource, Standing};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Finds out who slows each service, with or without hardware counters.
 ///
 /// Batch groups are held for moments (50 ms, at most 1 % of their time) to see whether a service's
 /// requests then cost less CPU time. Nothing else is changed, and everything is put back. Needs
-/// root, and no other agent on the same groups.
+/// root, and no other agent on the same groups. Where nothing is named, the agent that guards now
+/// is asked what it knows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  quell who
   quell who --service name=web,unit=nginx.service --batch cgroup=/jobs --batch cgroup=/backup
   quell who --config /etc/quell.toml --seconds 60 --json
   quell who --service cgroup=/web,ports=8080 --batch cgroup=/a --batch cgroup=/b --until-named
@@ -25,6 +28,9 @@ A culprit is `named` if experiments have shown it, `suspected` if it is only lik
 pub(crate) struct Args {
     #[command(flatten)]
     guarded: Guarded,
+    /// Where the agent that guards serves its metrics, to ask it.
+    #[arg(long, value_name = "FILE", default_value = AGENT)]
+    agent: PathBuf,
     /// How long to look.
     #[arg(long, value_name = "S", default_value_t = 30.0)]
     seconds: f64,
@@ -36,25 +42,42 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Where an agent serves if its configuration says nothing else.
+const AGENT: &str = "/run/quell/metrics.sock";
 /// Progress is told that often.
 const TELL_EVERY_S: f64 = 5.0;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let report = if args.guarded.names_nothing() { asked(&args.agent)? } else { looked(args)? };
+    if args.json {
+        return files::print_json(&report);
+    }
+    files::print_text(&told(&report))
+}
+
+/// What the agent that guards now knows.
+fn asked(socket: &Path) -> anyhow::Result<WhoReport> {
+    ask(socket).with_context(|| {
+        format!(
+            "no agent answers on {}; start one with `quell guard`, or name --service and --batch \
+             (or --config) to look without one",
+            socket.display()
+        )
+    })
+}
+
+fn looked(args: &Args) -> anyhow::Result<WhoReport> {
     let limit = Duration::try_from_secs_f64(args.seconds).context("--seconds")?;
     let config = with_objectives(&args.guarded).checked(Some("none"))?;
     let signals = Signals::of_process().context("installing signal handlers")?;
     let wanted = WhoOptions { limit, until_named: args.until_named };
     let mut told_s = 0.0;
-    let report = who(&config, &wanted, &signals, |report| {
+    Ok(who(&config, &wanted, &signals, |report| {
         if report.seconds >= told_s + TELL_EVERY_S {
             told_s += TELL_EVERY_S;
             eprintln!("quell: {}", progress(report, args.seconds));
         }
-    })?;
-    if args.json {
-        return files::print_json(&report);
-    }
-    files::print_text(&told(&report))
+    })?)
 }
 
 /// Services need no objective here; the configuration wants one.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // in tests a panic is the report
 
 mod killed;
+mod signal;
 
 use quell_bench::{Contender, DemoReport};
 use rustix::process::{Pid, Signal, kill_process};

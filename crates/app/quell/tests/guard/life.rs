@@ -116,6 +116,10 @@ fn a_reload_takes_a_good_configuration_and_leaves_a_bad_one() {
     let idle = file_in(&ground, "cpu.idle");
     until("the idle class", || (read(&idle) == "1").then_some(()));
     assert_eq!(task()["pid"], running["pid"], "it runs on: {}", task());
+    let socket = ground.folder.path().join("metrics.sock");
+    let asked = ground.quell(&["who"]).args(["--json", "--agent"]).arg(&socket).output().unwrap();
+    let who: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+    assert_eq!(who["victims"][0]["workload"], "web", "{}", text(&asked));
     let scraped = Command::new("curl")
         .args(["-s", "--unix-socket"])
         .arg(ground.folder.path().join("metrics.sock"))

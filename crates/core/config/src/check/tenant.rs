@@ -64,16 +64,18 @@ fn selector(reader: &mut Reader<'_>) -> Option<Selector> {
     let cgroup = reader.optional(&key::CGROUP).flatten();
     let unit = reader.optional(&key::UNIT).flatten();
     let pid = reader.optional(&key::PID).flatten().and_then(|pid| u32::try_from(pid).ok());
+    let vm = reader.optional(&key::VM).flatten();
     match reader.one_of(RIVALS[0], "selector")? {
         "cgroup" => cgroup.map(Selector::Cgroup),
         "unit" => unit.map(Selector::Unit),
+        "vm" => vm.map(Selector::Vm),
         _ => pid.map(Selector::Pid),
     }
 }
 
 /// Where the selector stands, for what the machine says about it later.
 fn selector_spot(reader: &Reader<'_>) -> crate::spot::Spot {
-    let keys = ["cgroup", "unit", "pid"];
+    let keys = ["cgroup", "unit", "pid", "vm"];
     let given = keys.into_iter().find(|key| reader.node(key).is_some());
     reader.spot_of(given.unwrap_or_default())
 }

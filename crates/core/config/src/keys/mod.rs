@@ -11,7 +11,7 @@ use crate::spot::Spot;
 /// Keys that exclude each other: groups of sides, each side of one or more keys. Of every group
 /// only one side may be given.
 pub(crate) const RIVALS: &[&[&[&str]]] = &[
-    &[&["cgroup"], &["unit"], &["pid"]],
+    &[&["cgroup"], &["unit"], &["pid"], &["vm"]],
     &[&["p50"], &["p95"], &["p99"], &["p99.9"], &["percentile", "target"]],
 ];
 

@@ -95,6 +95,27 @@ impl Accept for UnitName {
     }
 }
 
+/// A virtual machine.
+pub(crate) struct MachineName;
+
+impl Accept for MachineName {
+    type Out = String;
+
+    fn expects(&self) -> String {
+        "the name that `virsh list` shows, such as \"build-7\"".to_owned()
+    }
+
+    fn read(&self, node: &Node) -> Result<String, Fault> {
+        let text = node.text().ok_or_else(|| not_a(node, "virtual machine"))?;
+        // libvirt keeps a file of that name.
+        let whole = !text.is_empty() && !text.starts_with('.') && text.len() <= 255;
+        if !whole || text.chars().any(|c| c == '/' || c == ',' || c.is_control()) {
+            return Err(not_a(node, "virtual machine's name"));
+        }
+        Ok(text.to_owned())
+    }
+}
+
 /// A network interface.
 pub(crate) struct InterfaceName;
 

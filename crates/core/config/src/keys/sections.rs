@@ -4,8 +4,8 @@ use super::kinds::{
     Bool, Choice, CpuList, Integer, Labels, ListOf, Number, Rate, Seconds, Share, Span, Text,
 };
 use super::places::{
-    AbsolutePath, Endpoint, GroupPath, InterfaceName, LatencyKind, MetricsPlace, Name, SocketPath,
-    TableOf, UnitName,
+    AbsolutePath, Endpoint, GroupPath, InterfaceName, LatencyKind, MachineName, MetricsPlace, Name,
+    SocketPath, TableOf, UnitName,
 };
 use super::{Default, Key, Section};
 use crate::checked::ForeignChange;
@@ -55,15 +55,18 @@ keys! {
     MAX_LENGTH: Seconds = "max_length_s", Seconds { min: 0.001, max: 0.2 }, Default::Value("0.2"),
         "The longest single hold.";
 
-    NAME: Name = "name", Name, Default::Nothing("the cgroup's last part, the unit's stem, or pid-N"),
+    NAME: Name = "name", Name, Default::Nothing("the cgroup's last part, the unit's stem, pid-N, or the vm"),
         "Its name in metrics, journal and reports. No two services or batch groups share one.";
-    CGROUP: GroupPath = "cgroup", GroupPath, Default::Nothing("one of cgroup, unit, pid is needed"),
+    CGROUP: GroupPath = "cgroup", GroupPath, Default::Nothing("one of cgroup, unit, pid, vm is needed"),
         "The cgroup, looked up in every mounted hierarchy.";
-    UNIT: UnitName = "unit", UnitName, Default::Nothing("one of cgroup, unit, pid is needed"),
+    UNIT: UnitName = "unit", UnitName, Default::Nothing("one of cgroup, unit, pid, vm is needed"),
         "The systemd unit; its limits are set through systemd.";
     PID: Integer = "pid", Integer { min: Some(1), max: Some(4_194_304) },
-        Default::Nothing("one of cgroup, unit, pid is needed"),
+        Default::Nothing("one of cgroup, unit, pid, vm is needed"),
         "A process; its cgroup is meant.";
+    VM: MachineName = "vm", MachineName,
+        Default::Nothing("one of cgroup, unit, pid, vm is needed"),
+        "A virtual machine that libvirt runs, by libvirt's name for it.";
     P50: Span = "p50", TARGET, Default::Nothing("exactly one objective is needed"),
         "Objective: half of all requests are answered within this time.";
     P95: Span = "p95", TARGET, Default::Nothing("exactly one objective is needed"),
@@ -153,6 +156,7 @@ pub(crate) static SERVICE: Section = Section {
         &CGROUP,
         &UNIT,
         &PID,
+        &VM,
         &P50,
         &P95,
         &P99,
@@ -176,7 +180,7 @@ pub(crate) static SERVICE_LATENCY: Section = Section {
 pub(crate) static BATCH: Section = Section {
     header: "[[batch]]",
     doc: "A group of best-effort work: one table each.",
-    keys: &[&NAME, &CGROUP, &UNIT, &PID, &TASKS, &MAX_TASKS, &LINKS, &ADOPT_ONE],
+    keys: &[&NAME, &CGROUP, &UNIT, &PID, &VM, &TASKS, &MAX_TASKS, &LINKS, &ADOPT_ONE],
 };
 
 pub(crate) static LINK: Section = Section {

@@ -150,6 +150,9 @@ impl Table {
         if let Some(unit) = text("unit") {
             return Some(unit.rsplit_once('.').map_or(unit, |(stem, _)| stem).to_owned());
         }
+        if let Some(vm) = text("vm") {
+            return Some(vm.to_owned());
+        }
         match &self.get("pid")?.value {
             Value::Integer(pid) => Some(format!("pid-{pid}")),
             Value::Word(pid) => Some(format!("pid-{pid}")),

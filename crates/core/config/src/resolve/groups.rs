@@ -97,6 +97,7 @@ impl Finder<'_> {
             Selector::Cgroup(_) => ("cgroup", "a group that is there in some mounted hierarchy"),
             Selector::Unit(_) => ("unit", "a unit that `systemctl status` shows as active"),
             Selector::Pid(_) => ("pid", "a process that runs"),
+            Selector::Vm(_) => ("vm", "a machine that `virsh list` shows as running"),
         };
         let problem = format!("{} was not found: {why}", wanted.selector);
         self.faults.push(wanted.spot, format!("{}.{key}", wanted.path), problem, help.to_owned());

@@ -1,0 +1,119 @@
+//! The group of a virtual machine that libvirt runs.
+//!
+//! libvirt puts each machine into a group of its own: with systemd a scope in `machine.slice`
+//! (`machine-qemu\x2d3\x2dNAME.scope`), else `/machine/qemu-3-NAME.libvirt-qemu`; the number is
+//! another after each start, and long names are cut. Below lie groups for the emulator and for
+//! each virtual CPU. So the machine is found by the process that libvirt says it is, and the group
+//! by going up from there. Source: <https://libvirt.org/cgroups.html>.
+
+use crate::CgroupError;
+use crate::group::Group;
+use crate::layout::Layout;
+
+/// Where libvirt's QEMU driver keeps what it knows of machines that run.
+const RUNNING: &str = "run/libvirt/qemu";
+
+impl Group {
+    /// The group of a virtual machine that libvirt runs on QEMU, in every hierarchy, with
+    /// everything below it.
+    ///
+    /// # Errors
+    /// No such machine runs.
+    pub fn of_vm(layout: &Layout, name: &str) -> Result<Self, CgroupError> {
+        let none = |why: String| CgroupError::NoVm { name: name.to_owned(), why };
+        let file = layout.root().join(RUNNING).join(format!("{name}.pid"));
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| none(format!("{}: {error}", file.display())))?;
+        let pid: u32 =
+            text.trim().parse().map_err(|_| none(format!("{} is no number", file.display())))?;
+        // A file that libvirt left behind may name somebody else by now.
+        if !is_machine(layout, pid, name) {
+            return Err(none(format!("process {pid} is not it any more")));
+        }
+        Self::above_pid(layout, pid, machine_part)
+    }
+}
+
+/// Whether a process is QEMU with this machine: libvirt says so on its command line.
+fn is_machine(layout: &Layout, pid: u32, name: &str) -> bool {
+    let path = layout.root().join(format!("proc/{pid}/cmdline"));
+    let line = std::fs::read(path).unwrap_or_default();
+    let wanted = format!("guest={name}");
+    let mut words = line.split(|&byte| byte == 0);
+    words.any(|word| word.split(|&byte| byte == b',').next() == Some(wanted.as_bytes()))
+}
+
+/// The part of a group's path that ends with the machine's own group; all of it if there is none.
+fn machine_part(path: &str) -> &str {
+    let mut end = 0;
+    for part in path.split('/') {
+        end += part.len();
+        let scope = part.starts_with("machine-qemu") && part.ends_with(".scope");
+        if scope || part.starts_with("qemu-") {
+            return &path[..end];
+        }
+        end += 1;
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_machines_own_group_is_above_those_of_its_threads() {
+        for (path, part) in [
+            (
+                r"/machine.slice/machine-qemu\x2d3\x2dg1.scope/libvirt/emulator",
+                r"/machine.slice/machine-qemu\x2d3\x2dg1.scope",
+            ),
+            ("/machine/qemu-1-g1.libvirt-qemu/vcpu0", "/machine/qemu-1-g1.libvirt-qemu"),
+            ("/machine/qemu-1-g1", "/machine/qemu-1-g1"),
+            ("/user.slice", "/user.slice"),
+            ("/", "/"),
+            ("", ""),
+        ] {
+            assert_eq!(machine_part(path), part);
+        }
+    }
+
+    /// A v2 machine with one guest, whose process is 41.
+    fn host() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let scope = r"machine.slice/machine-qemu\x2d3\x2dg1.scope";
+        write("proc/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n");
+        write("sys/fs/cgroup/cgroup.controllers", "cpu cpuset\n");
+        write(&format!("sys/fs/cgroup/{scope}/libvirt/emulator/cgroup.procs"), "41\n");
+        write("proc/41/cgroup", &format!("0::/{scope}/libvirt/emulator\n"));
+        write("proc/41/cmdline", "qemu-system-x86_64\0-name\0guest=g1,debug-threads=on\0");
+        write("run/libvirt/qemu/g1.pid", "41\n");
+        write("run/libvirt/qemu/gone.pid", "41\n");
+        write("run/libvirt/qemu/odd.pid", "x\n");
+        dir
+    }
+
+    #[test]
+    fn a_machine_is_found_by_its_process() {
+        let host = host();
+        let layout = Layout::discover(host.path());
+        let group = Group::of_vm(&layout, "g1").unwrap();
+        assert!(group.v2().unwrap().dir.ends_with(r"machine-qemu\x2d3\x2dg1.scope"));
+    }
+
+    #[test]
+    fn a_machine_that_does_not_run_is_said_to_be_so() {
+        let host = host();
+        let layout = Layout::discover(host.path());
+        for (name, why) in [("g2", "g2.pid"), ("gone", "not it any more"), ("odd", "no number")] {
+            let error = Group::of_vm(&layout, name).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(why), "{error}");
+        }
+    }
+}
