@@ -69,9 +69,36 @@ impl Ground {
         remove(&self.layout, &self.path(group), PATIENCE).unwrap();
     }
 
+    /// A group as libvirt makes it for a virtual machine, with one for its first CPU below; its
+    /// path.
+    pub(crate) fn make_vm(&self, name: &str) -> String {
+        let path = format!("{}/qemu-1-{name}.libvirt-qemu", self.top);
+        for path in [path.clone(), format!("{path}/vcpu0")] {
+            create(&self.layout, &path, &CONTROLLERS).unwrap();
+        }
+        path
+    }
+
+    /// A file of the group with this path.
+    pub(crate) fn file_of(&self, path: &str, name: &str) -> PathBuf {
+        let group = Group::find(&self.layout, path).unwrap();
+        let files = group.places().iter().map(|place| place.file(name));
+        files.into_iter().find(|file| file.exists()).unwrap_or_else(|| panic!("no {name}"))
+    }
+
     /// Runs a command in a group; `v1_only` leaves the v2 tree out.
     pub(crate) fn run(&mut self, group: &str, v1_only: bool, command: &[&str]) -> u32 {
         let places = self.group(group);
+        self.enter(&places, v1_only, command)
+    }
+
+    /// Runs a command in the group with this path.
+    pub(crate) fn run_in(&mut self, path: &str, command: &[&str]) -> u32 {
+        let places = Group::find(&self.layout, path).unwrap();
+        self.enter(&places, false, command)
+    }
+
+    fn enter(&mut self, places: &Group, v1_only: bool, command: &[&str]) -> u32 {
         let procs: Vec<PathBuf> = places
             .places()
             .iter()
@@ -145,9 +172,14 @@ impl Ground {
 
     /// `quell guard` with flags for both groups, its metrics off.
     pub(crate) fn guard(&self, more: &[&str]) -> Guard {
-        let service = format!("name=web,cgroup={},p99=20ms", self.path("service"));
         let batch = format!("name=jobs,cgroup={},tasks=true,max_tasks=2", self.path("batch"));
-        let mut command = self.quell(&["guard", "--service", &service, "--batch", &batch]);
+        self.guard_batch(&batch, more)
+    }
+
+    /// The same with another batch group.
+    pub(crate) fn guard_batch(&self, batch: &str, more: &[&str]) -> Guard {
+        let service = format!("name=web,cgroup={},p99=20ms", self.path("service"));
+        let mut command = self.quell(&["guard", "--service", &service, "--batch", batch]);
         command.args(["--set", "agent.metrics=off", "--status-json"]).arg(self.status_file());
         Guard::start(command.args(more), self)
     }

@@ -6,4 +6,5 @@ mod deaths;
 mod life;
 mod queue;
 mod refusals;
+mod vm;
 mod who;
