@@ -37,8 +37,8 @@ pub struct WhoReport {
 pub struct VictimReport {
     /// The service.
     pub workload: Tenant,
-    /// By what factor those below lengthen its CPU time per request, or its latency where all of
-    /// them only make it wait; 1 = not at all; none if nothing can be said.
+    /// By what factor those below lengthen its CPU time per request and the standing of its threads,
+    /// or its latency where nothing else is known; 1 = not at all; none if nothing can be said.
     pub slowdown: Option<f64>,
     /// What it fights over with the first of those below; none if it is not slowed by others.
     pub resource: Option<Resource>,
@@ -78,7 +78,9 @@ impl VictimReport {
                 resource: None,
                 culprits: Vec::new(),
                 cause: None,
-                evidence: vec!["no requests were seen, so nothing can be said".into()],
+                evidence: vec![
+                    "neither requests nor waits were seen, so nothing can be said".into(),
+                ],
             };
         };
         Self {

@@ -149,13 +149,27 @@ fn on_every_kind_of_machine_laws_ask_for_what_is_there_and_every_knob_comes_back
     }
 }
 
+/// Arithmetic for 0.3 of a CPU: it sends what it reckons on a link of its own, and sleeps while that
+/// is full.
+fn sleeper(scene: &mut Scene, name: &str) {
+    let link: Link = format!("of-{name}").as_str().into();
+    scene.links.push(LinkSpec { name: link.clone(), capacity: BytesPerSecond(1.8e6) });
+    let mut program = program("integer").unwrap();
+    program.phases[0].egress_per_ki = 1.0;
+    program.phases[0].send_bytes = 10_000.0;
+    let spec = BatchSpec { name: name.into(), links: vec![link], takes_tasks: false, max_tasks: 0 };
+    scene.batch.push(SimBatch { spec, programs: vec![program] });
+}
+
 #[test]
 fn only_the_culprit_is_limited() {
     let mut scene = scene(7, true);
-    // Not so many that the service starves for CPU, which no culprit's limit answers.
-    scene.batch.retain(|batch| batch.spec.name.as_str() != "stream-llc");
+    scene.batch.retain(|batch| batch.spec.name.as_str() == "stream-dram");
     scene.services[0].load = Load::Constant(1_000.0);
+    sleeper(&mut scene, "innocent");
     assert_eq!(play(Law::Culprit, &scene, 90).turned, 1, "the stream");
-    scene.batch.iter_mut().for_each(|batch| batch.programs = vec![program("integer").unwrap()]);
+    scene.batch.clear();
+    sleeper(&mut scene, "another");
+    sleeper(&mut scene, "third");
     assert_eq!(play(Law::Culprit, &scene, 90).turned, 0, "innocents alone");
 }

@@ -12,8 +12,18 @@ use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(250);
 
-/// A search service beside groups of one program each, few enough that it is not starved of CPU.
-fn scene(seed: u64, programs: [&str; 2]) -> Scene {
+/// What a batch group does.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// A program of the library, one thread that never sleeps.
+    Runs(&'static str),
+    /// Arithmetic for this share of a CPU: it sends what it reckons on a link of its own, and sleeps
+    /// while that is full.
+    Sleeps(f64),
+}
+
+/// A search service beside one group for each work, named `a`, `b` and so on.
+fn scene(seed: u64, work: &[Work]) -> Scene {
     let mut scene = Scene::new(preset("vm2").unwrap(), seed);
     scene.services = vec![SimService {
         spec: ServiceSpec {
@@ -30,17 +40,41 @@ fn scene(seed: u64, programs: [&str; 2]) -> Scene {
         response_bytes: 2_000,
         load: Load::Constant(1_000.0),
     }];
-    let batch = |(name, what): (&str, &str)| SimBatch {
-        spec: BatchSpec { name: name.into(), links: vec![], takes_tasks: false, max_tasks: 0 },
-        programs: vec![program(what).unwrap()],
-    };
-    scene.batch = ["a", "b"].into_iter().zip(programs).map(batch).collect();
+    for (name, work) in GROUPS.iter().zip(work) {
+        let links: Vec<Link> = match work {
+            Work::Runs(_) => vec![],
+            Work::Sleeps(cpus) => {
+                let link: Link = format!("of-{name}").as_str().into();
+                // A byte for each thousand of 6e9 instructions a second.
+                let capacity = BytesPerSecond(6e6 * cpus);
+                scene.links.push(LinkSpec { name: link.clone(), capacity });
+                vec![link]
+            }
+        };
+        let program = match work {
+            Work::Runs(what) => program(what).unwrap(),
+            Work::Sleeps(_) => {
+                let mut program = program("integer").unwrap();
+                program.phases[0].egress_per_ki = 1.0;
+                program.phases[0].send_bytes = 10_000.0;
+                program
+            }
+        };
+        let spec = BatchSpec { name: (*name).into(), links, takes_tasks: false, max_tasks: 0 };
+        scene.batch.push(SimBatch { spec, programs: vec![program] });
+    }
     scene
 }
 
+const GROUPS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+const LOOP: Work = Work::Runs("integer");
+
 /// Looks for so many seconds; what is said, and for how long each group was held in all.
 fn look(scene: &Scene, seconds: u32) -> (Finding, Duration) {
-    let mut server = SimServer::new(scene).unwrap();
+    look_at(&mut SimServer::new(scene).unwrap(), seconds)
+}
+
+fn look_at(server: &mut SimServer, seconds: u32) -> (Finding, Duration) {
     let found = server.sample(STEP, Scope::Full).unwrap().knobs;
     let policies: Vec<Box<dyn Policy>> = vec![Box::new(Who::new(WhoParams::default()))];
     let mut engine = Engine::new(server.setup().clone(), policies, EngineParams::default());
@@ -54,8 +88,9 @@ fn look(scene: &Scene, seconds: u32) -> (Finding, Duration) {
             server.apply(action).unwrap();
         }
     }
-    server.restore().unwrap();
-    assert_eq!(server.sample(STEP, Scope::Full).unwrap().knobs, found);
+    // A look that was still on its way has ended by then.
+    let found_again = server.sample(Duration::from_secs(1), Scope::Full).unwrap().knobs;
+    assert_eq!(found_again, found, "every freezer is as before");
     (engine.findings()[&"search".into()].clone(), held)
 }
 
@@ -67,23 +102,60 @@ fn named(finding: &Finding) -> Vec<&str> {
 #[test]
 fn the_stream_beside_an_innocent_is_found_and_nobody_else_is_named() {
     for (seed, place) in [(1, 0), (2, 1), (3, 0)] {
-        let mut programs = ["integer"; 2];
-        programs[place] = "stream-dram";
-        let (finding, held) = look(&scene(seed, programs), 90);
-        let name = ["a", "b"][place];
-        let others = named(&finding).into_iter().filter(|n| *n != name).count();
-        let found = finding.culprits.iter().find(|c| c.resource == Resource::Memory);
-        let found = found.filter(|c| c.workload.as_str() == name && c.confidence > 0.9);
-        assert!(others == 0 && found.is_some(), "{finding:#?}");
+        let mut work = [Work::Sleeps(0.3); 2];
+        work[place] = Work::Runs("stream-dram");
+        let (finding, _) = look(&scene(seed, &work), 30);
+        assert_eq!(named(&finding), [GROUPS[place]], "{finding:#?}");
         assert!(finding.slowdown > 1.05, "{finding:#?}");
-        assert!(held > Duration::ZERO);
     }
 }
 
 #[test]
 fn innocents_alone_are_not_named() {
     for seed in 1..=5 {
-        let (finding, _) = look(&scene(seed, ["integer"; 2]), 25);
+        let work = [0.1, 0.25, 0.4, 0.6].map(Work::Sleeps);
+        let (finding, held) = look(&scene(seed, &work), 25);
         assert!(named(&finding).is_empty(), "seed {seed}: {finding:#?}");
+        assert!(held > Duration::ZERO);
     }
+}
+
+#[test]
+fn a_loop_among_those_who_sleep_is_named_for_the_cpu_and_nobody_else() {
+    for seed in 1..=5 {
+        let mut work = [0.1, 0.2, 0.3, 0.25, 0.15].map(Work::Sleeps);
+        work[seed as usize % 5] = LOOP;
+        let (finding, _) = look(&scene(seed, &work), 10);
+        assert_eq!(named(&finding), [GROUPS[seed as usize % 5]], "seed {seed}: {finding:#?}");
+        assert_eq!(finding.culprits[0].resource, Resource::Cpu);
+    }
+}
+
+#[test]
+fn five_loops_starve_the_service_together_and_the_one_who_sleeps_does_not() {
+    for seed in 1..=3 {
+        let work = [LOOP, LOOP, LOOP, LOOP, LOOP, Work::Sleeps(0.1)];
+        let (finding, _) = look(&scene(seed, &work), 10);
+        let mut all: Vec<&str> = finding.culprits.iter().map(|c| c.workload.as_str()).collect();
+        all.retain(|name| *name != "f");
+        all.sort_unstable();
+        assert_eq!(all, ["a", "b", "c", "d", "e"], "seed {seed}: {finding:#?}");
+        assert!(!named(&finding).contains(&"f"), "seed {seed}: {finding:#?}");
+        assert!(named(&finding).len() >= 3, "seed {seed}: {finding:#?}");
+        assert!(finding.slowdown > 2.0, "seed {seed}: {finding:#?}");
+    }
+}
+
+#[test]
+fn loops_of_the_idle_class_are_not_blamed() {
+    let mut server = SimServer::new(&scene(1, &[LOOP; 5])).unwrap();
+    for group in &GROUPS[..5] {
+        let knob = Knob::CpuIdle { tenant: (*group).into() };
+        let to = Setting::Flag(true);
+        let action = Action::Set { knob, to };
+        server.apply(&action).unwrap();
+    }
+    let (finding, _) = look_at(&mut server, 20);
+    let for_cpu = finding.culprits.iter().filter(|c| c.resource == Resource::Cpu).count();
+    assert_eq!((for_cpu, named(&finding).len()), (0, 0), "{finding:#?}");
 }

@@ -8,9 +8,10 @@
 
 mod crowd;
 mod draw;
+mod harm;
 mod scores;
 
-pub use draw::Harm;
+pub use draw::{Harm, Taken};
 pub use scores::{TRIAL_SCHEMA, Trial, TrialReport};
 
 use crate::folder::RunFolder;
@@ -19,8 +20,10 @@ use crate::ui::Interrupt;
 use anyhow::Context as _;
 use crowd::{Crowd, TrialGroups};
 use draw::Composition;
+use harm::{Latencies, TURN, WINDOW_S};
 use quell_cgroup::CpuUsage;
 use quell_service::{Bench, Controls, Profile, RunReport, ServiceSpec, WindowRule};
+use scores::Measured;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -31,14 +34,13 @@ const LOAD_FRAC: f64 = 0.3;
 /// Requests per second at which the cost of a request is measured.
 const FEELER_QPS: f64 = 300.0;
 /// How long one trial takes at most, from its load's start.
-const TRIAL_S: f64 = 24.0;
+const TRIAL_S: f64 = 28.0;
 /// How long `quell who` may look.
 const LOOK_S: f64 = 15.0;
 /// The service's load runs for so long before anything is measured.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Turns of the culprit running and stopped, and how long each is.
+/// Turns of the culprit running and stopped.
 const TURNS: u32 = 4;
-const TURN: Duration = Duration::from_millis(400);
 /// Discarded trials may be this share of all.
 const DISCARDED_FRAC: f64 = 0.4;
 
@@ -49,6 +51,8 @@ pub struct TrialOptions {
     pub trials: u32,
     /// How much the culprit hurts.
     pub harm: Harm,
+    /// What it takes.
+    pub taken: Taken,
     /// What is drawn.
     pub seed: u64,
     /// The service.
@@ -104,7 +108,7 @@ pub fn trial(
         if interrupt.requested() {
             break;
         }
-        let composition = Composition::draw(options.seed, number, options.harm);
+        let composition = Composition::draw(options.seed, number, options.harm, options.taken);
         let trial = ground.trial(number, &composition, rate)?;
         say(&trial.in_words());
         report.add(trial);
@@ -129,7 +133,8 @@ impl Ground<'_> {
     fn rate(&self) -> anyhow::Result<f64> {
         let mut cpu = CpuUsage::new(self.groups.service());
         let before = cpu.read()?;
-        let run = self.load(FEELER_QPS, 2.0, &Controls::default())?;
+        let latencies = Latencies::default();
+        let run = self.load(FEELER_QPS, 2.0, &Controls::default(), &latencies)?;
         let used_s = (cpu.read()?.saturating_sub(before)) as f64 / 1e9;
         let answered = (run.answered + run.warmup_requests) as f64;
         anyhow::ensure!(used_s > 0.0 && answered > 0.0, "the service answered nothing");
@@ -137,15 +142,21 @@ impl Ground<'_> {
         Ok(LOAD_FRAC * cpus * answered / used_s)
     }
 
-    fn load(&self, qps: f64, seconds: f64, controls: &Controls) -> anyhow::Result<RunReport> {
+    fn load(
+        &self,
+        qps: f64,
+        seconds: f64,
+        controls: &Controls,
+        latencies: &Latencies,
+    ) -> anyhow::Result<RunReport> {
         let load = Load {
             profile: Profile::Constant { qps },
             warmup_s: 0.5,
             seconds,
-            window: WindowRule { length_s: 1.0, min_requests: 50 },
+            window: WindowRule { length_s: WINDOW_S, min_requests: 20 },
             seed: self.options.seed,
         };
-        Ok(load.run(self.bench, controls, &mut |_| ())?)
+        Ok(load.run(self.bench, controls, &mut |window| latencies.add(window))?)
     }
 
     fn trial(&self, number: u32, drawn: &Composition, rate: f64) -> anyhow::Result<Trial> {
@@ -153,10 +164,10 @@ impl Ground<'_> {
         if !crowd.works(self.interrupt)? {
             return Ok(Trial::discarded(number, drawn, None, "the culprit did not begin to work"));
         }
-        let controls = Controls::default();
+        let (controls, latencies) = (Controls::default(), Latencies::default());
         std::thread::scope(|scope| {
-            let load = scope.spawn(|| self.load(rate, TRIAL_S, &controls));
-            let trial = self.judged(number, drawn, &crowd);
+            let load = scope.spawn(|| self.load(rate, TRIAL_S, &controls, &latencies));
+            let trial = self.judged(number, drawn, &crowd, &latencies);
             controls.stop();
             let run = load.join().map_err(|_| anyhow::anyhow!("the generator failed"))?;
             run.and(trial)
@@ -164,10 +175,16 @@ impl Ground<'_> {
     }
 
     /// Measures the harm with Quell off, then asks who it is.
-    fn judged(&self, number: u32, drawn: &Composition, crowd: &Crowd) -> anyhow::Result<Trial> {
+    fn judged(
+        &self,
+        number: u32,
+        drawn: &Composition,
+        crowd: &Crowd,
+        latencies: &Latencies,
+    ) -> anyhow::Result<Trial> {
         self.interrupt.sleep(SETTLED)?;
-        let harm = self.harm(crowd)?;
-        if let Some(why) = self.options.harm.refuses(harm) {
+        let harm = self.harm(crowd, latencies)?;
+        if let Some(why) = self.options.harm.refuses(harm.map(Measured::ratio)) {
             return Ok(Trial::discarded(number, drawn, harm, why));
         }
         let said = self.ask(drawn)?;
@@ -180,24 +197,27 @@ impl Ground<'_> {
     }
 
     /// CPU time of the service while the culprit runs over that while it is stopped, at the same
-    /// rate of requests; none if there is no culprit.
-    fn harm(&self, crowd: &Crowd) -> anyhow::Result<Option<f64>> {
+    /// rate of requests, and the same of the p95 of its latency; none if there is no culprit.
+    fn harm(&self, crowd: &Crowd, latencies: &Latencies) -> anyhow::Result<Option<Measured>> {
         let mut cpu = CpuUsage::new(self.groups.service());
         let mut used_s = [0.0, 0.0];
+        let mut turns = Vec::new();
         for turn in 0..2 * TURNS {
             // ABBA: what drifts steadily cancels out.
             let stopped = (turn % 4 == 1) || (turn % 4 == 2);
             if !crowd.stop_culprit(stopped)? {
                 return Ok(None);
             }
-            let (before, begun) = (cpu.read()?, Instant::now());
+            let (before, begun, from_ns) = (cpu.read()?, Instant::now(), harm::now_ns());
             self.interrupt.sleep(TURN)?;
             let used = cpu.read()?.saturating_sub(before) as f64 / 1e9;
             used_s[usize::from(stopped)] += used / begun.elapsed().as_secs_f64();
+            turns.push((from_ns, harm::now_ns(), stopped));
         }
         crowd.stop_culprit(false)?;
         anyhow::ensure!(used_s[1] > 0.0, "the service did nothing");
-        Ok(Some(used_s[0] / used_s[1]))
+        let p95_ratio = latencies.ratio(&turns);
+        Ok(Some(Measured { cost_ratio: used_s[0] / used_s[1], p95_ratio }))
     }
 
     /// Runs `quell who` as a user would.

@@ -14,6 +14,7 @@ mod counter;
 mod host;
 mod inflation;
 mod observer;
+mod waits;
 mod window;
 
 pub use counter::Counter;

@@ -1,6 +1,7 @@
 //! Samples in, observations out.
 
 use crate::host::{HostCounters, LinkCounters};
+use crate::waits::{Standing, WaitCounters};
 use crate::{Counter, Inflation, InflationParams, RequestDelta, RequestWindow, WindowParams};
 use quell_types::{
     BatchObservation, BytesPerSecond, Cpus, Fraction, Gap, HostObservation, Link, LinkObservation,
@@ -55,6 +56,7 @@ struct TenantCounters {
     cpu_pressure: Counter,
     periods: Counter,
     throttled: Counter,
+    standing: Standing,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,7 @@ struct ServiceState {
     requests: Option<(Time, RequestReading, Reading<u64>)>,
     run_queue: Option<LogHistogram>,
     run_queue_p99_s: Option<f64>,
+    waits: WaitCounters,
     window: RequestWindow,
     inflation: Inflation,
     inflated: Option<(Reading<f64>, Time)>,
@@ -188,6 +191,7 @@ impl TenantCounters {
         BatchObservation {
             present: reading.identity.clone().map(|_| ()),
             cpu: self.cpu.rate(time, &reading.cpu_ns).map(|ns| Cpus(ns / 1e9)),
+            standing: self.standing.observe(time, &reading.run_queue_ns),
             throttled: self.throttled_frac(time, &reading.throttling),
             egress: self.egress.rate(time, &reading.egress_bytes).map(BytesPerSecond),
             memory: self.memory_rate(time, reading),
@@ -249,6 +253,8 @@ impl ServiceState {
             inflation: self.inflated.clone().map_or_else(no_experiment, |(ratio, _)| ratio),
             inflation_time: self.inflated.as_ref().map(|(_, time)| *time),
             run_queue_p99_s: self.run_queue_p99_s.ok_or_else(|| no_run_queue(reading)),
+            waits: self.waits.observe(time, reading),
+            throttled: self.counters.throttled_frac(time, &reading.throttling),
             cpu_pressure: self.cpu_pressure(time, reading),
             egress: self.counters.egress.rate(time, &reading.egress_bytes).map(BytesPerSecond),
             memory: self.counters.memory_rate(time, reading),

@@ -45,6 +45,7 @@ pub enum CapabilityKind {
     StealTime,
     RequestLatency,
     RunQueueLatency,
+    CpuContention,
     CpuTimePerRequest,
     EgressMeter,
     EgressShaper,

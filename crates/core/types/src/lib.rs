@@ -29,12 +29,13 @@ pub use ids::{Link, TaskId, Tenant};
 pub use knob::{CpuBandwidth, Knob, KnobRange, Setting};
 pub use observation::{
     BatchObservation, HostObservation, LinkObservation, Observation, ServiceObservation, Tails,
+    Waits,
 };
 pub use proposal::{Input, Precedence, Proposal, Verdict, Wish};
 pub use reading::{Gap, Reading};
 pub use sample::{
     BandwidthReading, ChipTrace, CpuTimes, ExperimentTrace, HostReading, LinkReading, Pressure,
-    RequestReading, Sample, TenantReading, Throttling,
+    RequestReading, Sample, TenantReading, Throttling, WaitReading,
 };
 pub use setup::{BatchSpec, LinkSpec, ServiceSpec, Setup, Slo};
 pub use task::{TaskEnd, TaskRecord, TaskSpec, TaskState};

@@ -27,6 +27,24 @@ pub struct Tails {
     pub slo_s: f64,
 }
 
+/// Where the time of a service's threads went between two full samples: on a CPU, or ready to run
+/// while somebody else had it. All but the length in threads on average (seconds per second).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Length in seconds.
+    pub seconds: f64,
+    /// Running.
+    pub running: f64,
+    /// Standing behind threads of each other tenant.
+    pub behind: BTreeMap<Tenant, f64>,
+    /// Standing behind its own threads.
+    pub own: f64,
+    /// Standing behind everybody else: kernel threads, groups that nobody named.
+    pub others: f64,
+    /// Standing behind nobody, while the CPU was on its way from idleness.
+    pub nobody: f64,
+}
+
 /// A service as a policy sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceObservation {
@@ -55,6 +73,10 @@ pub struct ServiceObservation {
     pub bytes_per_request: Reading<(f64, f64)>,
     /// 99th percentile of the run-queue wait, in seconds.
     pub run_queue_p99_s: Reading<f64>,
+    /// Behind whom its threads stood for a CPU since the last full sample.
+    pub waits: Reading<Waits>,
+    /// Share of CFS periods in which it ran out of its own quota, or of one above its group.
+    pub throttled: Reading<Fraction>,
     /// Share of time in which some of its tasks waited for a CPU.
     pub cpu_pressure: Reading<Fraction>,
     /// Bytes sent per second.
@@ -76,6 +98,9 @@ pub struct BatchObservation {
     pub present: Reading<()>,
     /// CPU use.
     pub cpu: Reading<Cpus>,
+    /// Threads that are ready to run and do not, on average: with the CPUs that it uses, what it
+    /// asks for.
+    pub standing: Reading<f64>,
     /// Share of CFS periods in which it ran out of quota.
     pub throttled: Reading<Fraction>,
     /// Bytes sent per second.

@@ -40,6 +40,20 @@ pub struct Throttling {
     pub throttled_ns: u64,
 }
 
+/// How long the threads of a service stood ready to run while somebody else had their CPU, in
+/// nanoseconds since this was first watched, summed over threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitReading {
+    /// Behind threads of each other tenant.
+    pub behind_ns: BTreeMap<Tenant, u64>,
+    /// Behind its own threads.
+    pub own_ns: u64,
+    /// Behind everybody else: kernel threads, groups that nobody named.
+    pub others_ns: u64,
+    /// Behind nobody: the CPU was on its way from idleness.
+    pub nobody_ns: u64,
+}
+
 /// What the latency source saw of a service since it was attached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestReading {
@@ -76,6 +90,9 @@ pub struct TenantReading {
     pub page_faults: Reading<u64>,
     /// Run-queue waits in nanoseconds.
     pub run_queue_ns: Reading<LogHistogram>,
+    /// Behind whom its threads stood for a CPU; absent for batch groups.
+    #[serde(default = "not_recorded")]
+    pub waits: Reading<WaitReading>,
     /// Requests; absent for batch groups.
     pub requests: Reading<RequestReading>,
     /// Bytes sent, all links, headers included.
@@ -86,6 +103,11 @@ pub struct TenantReading {
     pub llc_bytes: Reading<u64>,
     /// Memory in use, in bytes.
     pub memory_used_bytes: Reading<u64>,
+}
+
+/// Of recordings that are older than this reading.
+fn not_recorded() -> Reading<WaitReading> {
+    Err(crate::Gap::absent("not recorded"))
 }
 
 impl TenantReading {
@@ -99,6 +121,7 @@ impl TenantReading {
             pressure: Err(gap.clone()),
             page_faults: Err(gap.clone()),
             run_queue_ns: Err(gap.clone()),
+            waits: Err(gap.clone()),
             requests: Err(gap.clone()),
             egress_bytes: Err(gap.clone()),
             memory: Err(gap.clone()),

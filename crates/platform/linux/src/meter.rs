@@ -2,7 +2,8 @@
 
 use quell_cgroup::{Group, Layout};
 use quell_ebpf::{CgroupIds, Listener, Options, Probes, ServiceKey, listening_sockets};
-use quell_types::{Gap, LogHistogram, Reading, RequestReading};
+use quell_types::{Gap, LogHistogram, Reading, RequestReading, Tenant, WaitReading};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Probes, or why there are none.
@@ -11,6 +12,8 @@ pub(crate) struct Meter {
     ids: CgroupIds,
     next_slot: u32,
     slots: u32,
+    /// Whose slot it is.
+    names: BTreeMap<u32, Tenant>,
 }
 
 impl Meter {
@@ -38,7 +41,7 @@ impl Meter {
             }
             Ok(probes)
         });
-        Self { probes, ids, next_slot: 0, slots }
+        Self { probes, ids, next_slot: 0, slots, names: BTreeMap::new() }
     }
 
     fn probes(&mut self) -> Reading<&mut Probes> {
@@ -52,14 +55,15 @@ impl Meter {
         probes.stats().into_iter().map(|s| (s.program, s.runs, s.time_ns)).collect()
     }
 
-    /// Follows a group's run queue and egress; the slot is for reading.
-    pub(crate) fn track(&mut self, group: &Group) -> Reading<u32> {
+    /// Follows a tenant's run queue and egress; the slot is for reading.
+    pub(crate) fn track(&mut self, name: &Tenant, group: &Group) -> Reading<u32> {
         if self.next_slot >= self.slots {
             return Err(Gap::failed("no slot left for this group"));
         }
         let slot = self.next_slot;
         self.retrack(group, slot)?;
         self.next_slot += 1;
+        self.names.insert(slot, name.clone());
         Ok(slot)
     }
 
@@ -117,6 +121,26 @@ impl Meter {
     pub(crate) fn run_queue(&mut self, slot: &Reading<u32>) -> Reading<LogHistogram> {
         let slot = *slot.as_ref().map_err(Clone::clone)?;
         self.probes()?.read_run_queue(slot)
+    }
+
+    /// From now on it is kept behind whom the tasks of this slot stand.
+    pub(crate) fn watch(&mut self, slot: &Reading<u32>) -> Reading<()> {
+        let slot = *slot.as_ref().map_err(Clone::clone)?;
+        self.probes()?.watch_waits(slot).map_err(Gap::failed)
+    }
+
+    /// Behind whom they stood.
+    pub(crate) fn waits(&mut self, slot: &Reading<u32>) -> Reading<WaitReading> {
+        let slot = *slot.as_ref().map_err(Clone::clone)?;
+        let mut stood = self.probes()?.read_waits(slot)?;
+        let own_ns = stood.behind_ns.remove(&slot).unwrap_or(0);
+        let name = |(slot, ns): (u32, u64)| Some((self.names.get(&slot)?.clone(), ns));
+        Ok(WaitReading {
+            behind_ns: stood.behind_ns.into_iter().filter_map(name).collect(),
+            own_ns,
+            others_ns: stood.others_ns,
+            nobody_ns: stood.nobody_ns,
+        })
     }
 
     pub(crate) fn egress(&mut self, slot: &Reading<u32>) -> Reading<u64> {

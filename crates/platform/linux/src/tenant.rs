@@ -27,6 +27,7 @@ pub(crate) struct TenantState {
     identity: Reading<u64>,
     lost: bool,
     metered: Reading<()>,
+    watched: Reading<()>,
 }
 
 /// The group that a selector names.
@@ -39,6 +40,14 @@ pub(crate) fn find_group(layout: &Layout, selector: &Selector) -> Result<Group, 
     }
 }
 
+/// Of a service it matters whether any quota holds it back; of batch, whether its own does.
+fn reader(role: &Role, group: &Group) -> GroupReader {
+    match role {
+        Role::Service { .. } => GroupReader::with_groups_above(group),
+        Role::Batch => GroupReader::new(group),
+    }
+}
+
 impl TenantState {
     pub(crate) fn new(
         name: Tenant,
@@ -48,9 +57,15 @@ impl TenantState {
         meter: &mut Meter,
         root: &Path,
     ) -> Self {
+        let slot = meter.track(&name, &group);
+        let watched = match role {
+            Role::Service { .. } => meter.watch(&slot),
+            Role::Batch => Err(Gap::absent("followed for services only")),
+        };
         let mut state = Self {
-            reader: GroupReader::new(&group),
-            slot: meter.track(&group),
+            reader: reader(&role, &group),
+            slot,
+            watched,
             identity: group.identity(),
             lost: false,
             metered: Err(Gap::absent("batch groups answer no requests")),
@@ -94,13 +109,16 @@ impl TenantState {
         if identity.is_err() {
             return false;
         }
-        self.reader = GroupReader::new(&group);
+        self.reader = reader(&self.role, &group);
         self.group = group;
         self.identity = identity;
         self.lost = false;
         match self.slot {
             Ok(slot) => drop(meter.retrack(&self.group, slot)),
-            Err(_) => self.slot = meter.track(&self.group),
+            Err(_) => self.slot = meter.track(&self.name, &self.group),
+        }
+        if self.is_service() && self.watched.is_err() {
+            self.watched = meter.watch(&self.slot);
         }
         self.begin_metering(meter, root);
         true
@@ -145,6 +163,7 @@ impl TenantState {
             pressure: group.pressure,
             page_faults: group.page_faults,
             run_queue_ns: meter.run_queue(&self.slot),
+            waits: self.watched.clone().and_then(|()| meter.waits(&self.slot)),
             requests: self.requests(meter),
             egress_bytes: meter.egress(&self.slot),
             memory,

@@ -66,6 +66,14 @@ fn never_back(tenant: &str, old: &TenantReading, new: &TenantReading) {
     grows("CPU time", &old.cpu_ns, &new.cpu_ns);
     grows("faults", &old.page_faults, &new.page_faults);
     grows("bytes sent", &old.egress_bytes, &new.egress_bytes);
+    let stood = |r: &TenantReading| r.waits.clone().map(|w| w.own_ns + w.others_ns + w.nobody_ns);
+    grows("waits", &stood(old), &stood(new));
+    if let (Ok(old), Ok(new)) = (&old.waits, &new.waits) {
+        for (behind, old_ns) in &old.behind_ns {
+            let new_ns = new.behind_ns.get(behind).copied().unwrap_or(0);
+            grows(&format!("waits behind {behind}"), &Ok(*old_ns), &Ok(new_ns));
+        }
+    }
     let requests = |r: &TenantReading| r.requests.clone().map(|r| r.requests);
     grows("requests", &requests(old), &requests(new));
 }

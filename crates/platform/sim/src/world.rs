@@ -94,6 +94,8 @@ pub(crate) struct CpuState {
     pub(crate) duty: f64,
     /// Whether the hypervisor runs somebody else on it.
     stolen: bool,
+    /// Since when it was not put down behind whom its queue stands.
+    stood_since: u64,
 }
 
 /// A program at work in a group.
@@ -263,6 +265,9 @@ impl World {
             shape,
         };
         world.populate(scene);
+        let rows = world.groups.len() + 1;
+        let services = world.services.len();
+        world.groups.iter_mut().take(services).for_each(|group| group.stood_ns = vec![0; rows]);
         (0..cpus).for_each(|cpu| world.draw_steal(cpu));
         world
     }
@@ -347,6 +352,8 @@ impl World {
     pub(crate) fn settle_all(&mut self) {
         let running = self.running;
         running.iter().for_each(|cpu| self.settle(cpu));
+        let crowded = self.crowded;
+        crowded.iter().for_each(|cpu| self.settle_queue(cpu));
         if self.waiting_groups > 0 {
             self.waited_ns += self.now - self.waiting_since;
         }

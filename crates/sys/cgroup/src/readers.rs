@@ -7,6 +7,7 @@ use crate::file::KeptFile;
 use crate::group::{Group, Place};
 use crate::parse;
 use quell_types::{Gap, Pressure, Reading, Throttling};
+use std::path::Path;
 
 /// What is read of a group at one moment. Counters only grow.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,7 @@ pub struct GroupReader {
     identity: Reading<u64>,
     cpu: CpuUsage,
     throttling: Option<KeptFile>,
+    throttling_above: Vec<KeptFile>,
     pressure: Option<[KeptFile; 3]>,
     memory_stat: Option<(KeptFile, &'static str)>,
     memory_used: Option<KeptFile>,
@@ -52,6 +54,7 @@ impl GroupReader {
             identity: group.identity(),
             cpu: CpuUsage::new(group),
             throttling: group.place("cpu").ok().map(|place| file(place, "cpu.stat")),
+            throttling_above: Vec::new(),
             pressure: group.v2().map(psi),
             // In v1 the plain field leaves out the groups below.
             memory_stat: v1_memory
@@ -62,6 +65,19 @@ impl GroupReader {
                 .or_else(|| v2_memory().map(|place| file(place, "memory.current"))),
             buffer: Vec::new(),
         }
+    }
+
+    /// The same, but its throttling counts that of the groups above as well, whose quotas hold it
+    /// back as its own does.
+    #[must_use]
+    pub fn with_groups_above(group: &Group) -> Self {
+        let above = |place: &Place| {
+            let below_top = |dir: &&Path| *dir != place.top && dir.starts_with(&place.top);
+            let dirs = place.dir.ancestors().skip(1).take_while(below_top);
+            dirs.map(|dir| KeptFile::new(dir.join("cpu.stat"))).collect()
+        };
+        let throttling_above = group.place("cpu").map(above).unwrap_or_default();
+        Self { throttling_above, ..Self::new(group) }
     }
 
     /// Everything at once.
@@ -91,7 +107,17 @@ impl GroupReader {
 
     fn throttling(&mut self) -> Reading<Throttling> {
         let file = present(self.throttling.as_mut(), "the cpu controller")?;
-        parsed(file, &mut self.buffer, parse::throttling)
+        let mut all = parsed(file, &mut self.buffer, parse::throttling)?;
+        for file in &mut self.throttling_above {
+            // Without a quota there are no periods, and in a v2 tree perhaps not even the words.
+            if let Ok(above) = parsed(file, &mut self.buffer, parse::throttling) {
+                all.periods = all.periods.saturating_add(above.periods);
+                all.throttled_periods =
+                    all.throttled_periods.saturating_add(above.throttled_periods);
+                all.throttled_ns = all.throttled_ns.saturating_add(above.throttled_ns);
+            }
+        }
+        Ok(all)
     }
 
     fn pressure(&mut self) -> Reading<Pressure> {

@@ -137,6 +137,18 @@ fn readings_of_v1() {
 }
 
 #[test]
+fn quotas_of_the_groups_above_hold_a_group_back_too() {
+    let (_dir, layout) = copied("v1-docker");
+    let inner = Group::find(&layout, "/batch/inner").unwrap();
+    let stat = inner.place("cpu").unwrap().file("cpu.stat");
+    fs::write(stat, "nr_periods 10\nnr_throttled 1\nthrottled_time 5\n").unwrap();
+    let own = Throttling { periods: 10, throttled_periods: 1, throttled_ns: 5 };
+    assert_eq!(GroupReader::new(&inner).read().throttling, Ok(own));
+    let all = Throttling { periods: 130, throttled_periods: 31, throttled_ns: 987_654_326 };
+    assert_eq!(GroupReader::with_groups_above(&inner).read().throttling, Ok(all));
+}
+
+#[test]
 fn readings_of_v2() {
     let layout = layout("v2-systemd");
     let mut reader = GroupReader::new(&Group::find(&layout, "/quell-batch").unwrap());

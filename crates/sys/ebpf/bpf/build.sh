@@ -6,7 +6,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(mkdir -p "${1:-$here}" && cd "${1:-$here}" && pwd)
 cd "$here"
-for source in packets runqueue slot_test; do
+for source in packets runqueue contention slot_test; do
 	object="$source.bpf.o"
 	clang-14 -target bpf -mcpu=v3 -O2 -g -Wall -Werror -nostdinc \
 		-fno-ident -ffile-prefix-map="$here"=. -c "$source.bpf.c" -o "$out/$object"

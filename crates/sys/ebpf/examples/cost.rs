@@ -114,6 +114,7 @@ fn attached(with_groups: bool) -> Outcome<Probes> {
         let id = std::fs::metadata(&root)?.ino();
         probes.track_egress(id, 0)?;
         probes.track_run_queue(id, 0)?;
+        probes.watch_waits(0)?;
     }
     probes.attach_meter(&root)?;
     Ok(probes)

@@ -1,5 +1,6 @@
 //! Whether eBPF can be used here, and if not why.
 
+use crate::contention::Contention;
 use crate::packets::{Limits, Packets};
 use crate::runqueue::RunQueue;
 use quell_types::{Capability, CapabilityKind, CapabilityReport};
@@ -31,6 +32,7 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
     };
     let packets = tried.as_ref().map(|t| &t.packets);
     let run_queue = tried.as_ref().map(|t| &t.run_queue);
+    let contention = tried.as_ref().map(|t| &t.contention);
     let cgroup2 = cgroup2_mount(root).unwrap_or_default();
     let requests = format!("cgroup_skb programs on {cgroup2}");
     let ebpf = format!("Linux {}, programs checked in", release(root));
@@ -50,6 +52,12 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
             "run-queue waits are left out",
         ),
         part(
+            CapabilityKind::CpuContention,
+            "sched_switch, sched_wakeup and sched_migrate_task programs",
+            contention,
+            "who makes a service wait for a CPU is told by experiments alone",
+        ),
+        part(
             CapabilityKind::EgressMeter,
             &requests,
             packets,
@@ -67,14 +75,17 @@ fn report(kind: CapabilityKind, capability: Capability, without: &str) -> Capabi
 struct Tried {
     packets: Result<(), String>,
     run_queue: Result<(), String>,
+    contention: Result<(), String>,
 }
 
 fn try_here() -> Tried {
     let packets = Packets::load(Limits { services: 1, groups: 1 }, false);
     let run_queue = RunQueue::load(1, false);
+    let contention = Contention::load(1, false);
     Tried {
         packets: packets.map(drop).map_err(|error| error.to_string()),
         run_queue: run_queue.map(drop).map_err(|error| error.to_string()),
+        contention: contention.map(drop).map_err(|error| error.to_string()),
     }
 }
 
@@ -176,7 +187,7 @@ mod tests {
         // CAP_SYS_ADMIN and CAP_NET_ADMIN, as before Linux 5.8.
         let root = machine("0000000000201000", true, V2);
         let reports = capabilities(root.path());
-        assert_eq!(reports.len(), 5);
+        assert_eq!(reports.len(), 6);
         assert!(reports.iter().all(|r| r.capability.is_present() && r.without.is_empty()));
     }
 }

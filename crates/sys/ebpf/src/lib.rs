@@ -1,5 +1,6 @@
 //! eBPF sensors of one server: the latency of a service's requests, the run-queue waits of
-//! cgroups and the bytes they send, all without touching the services (T-7, T-11, T-14).
+//! cgroups, behind whom they stood, and the bytes they send, all without touching the services
+//! (T-7, T-11, T-14).
 //!
 //! The programs are written in C (`bpf/`), built reproducibly and checked in as objects, so that
 //! using them takes no compiler. [`Probes`] loads them, keeps them attached and reads them;
@@ -28,6 +29,7 @@
 //! 31 batches can go in as single requests.
 
 mod capability;
+mod contention;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -41,6 +43,7 @@ mod runqueue;
 mod services;
 
 pub use capability::capabilities;
+pub use contention::{MAX_VICTIMS, Stood};
 pub use error::EbpfError;
 pub use listen::{ListeningSocket, listening_sockets};
 pub use meter::{AMBIGUOUS_FRAC, MeterCounters};

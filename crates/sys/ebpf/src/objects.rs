@@ -9,6 +9,8 @@ use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 pub(crate) static PACKETS: &[u8] = include_bytes_aligned!("../bpf/packets.bpf.o");
 /// Run-queue waits.
 pub(crate) static RUN_QUEUE: &[u8] = include_bytes_aligned!("../bpf/runqueue.bpf.o");
+/// Behind whom tasks stand for a CPU.
+pub(crate) static CONTENTION: &[u8] = include_bytes_aligned!("../bpf/contention.bpf.o");
 
 /// Creates the maps of an object; programs are loaded one by one later.
 pub(crate) fn load(

@@ -1,5 +1,6 @@
 //! All probes behind one door.
 
+use crate::contention::{Contention, Stood};
 use crate::error::{EbpfError, chain};
 use crate::meter::MeterCounters;
 use crate::packets::{Limits, Packets};
@@ -57,6 +58,9 @@ pub struct ProgramStats {
 pub struct Probes {
     packets: Result<Packets, String>,
     run_queue: Result<RunQueue, String>,
+    /// Loaded when the first slot is watched.
+    contention: Option<Result<Contention, String>>,
+    options: Options,
     timing: Option<OwnedFd>,
 }
 
@@ -84,6 +88,8 @@ impl Probes {
             (packets, run_queue) => Ok(Self {
                 packets: packets.map_err(|error| chain(&error)),
                 run_queue: run_queue.map_err(|error| chain(&error)),
+                contention: None,
+                options,
                 timing: None,
             }),
         }
@@ -158,7 +164,11 @@ impl Probes {
     /// # Errors
     /// The slot is out of range, or the kernel refuses.
     pub fn track_run_queue(&mut self, cgroup_id: u64, slot: u32) -> Result<(), EbpfError> {
-        self.run_queue()?.track(cgroup_id, slot)
+        self.run_queue()?.track(cgroup_id, slot)?;
+        match &mut self.contention {
+            Some(Ok(contention)) => contention.track(cgroup_id, slot),
+            _ => Ok(()),
+        }
     }
 
     /// Ends that.
@@ -166,7 +176,11 @@ impl Probes {
     /// # Errors
     /// The kernel refuses.
     pub fn untrack_run_queue(&mut self, cgroup_id: u64) -> Result<(), EbpfError> {
-        self.run_queue()?.untrack(cgroup_id)
+        self.run_queue()?.untrack(cgroup_id)?;
+        match &mut self.contention {
+            Some(Ok(contention)) => contention.untrack(cgroup_id),
+            _ => Ok(()),
+        }
     }
 
     /// The waits for a CPU, in nanoseconds, of the tasks tracked in this slot: one for each time
@@ -176,6 +190,43 @@ impl Probes {
         match &self.run_queue {
             Ok(run_queue) => run_queue.read(slot).map_err(gap),
             Err(why) => Err(Gap::absent(why.clone())),
+        }
+    }
+
+    /// From now on it is kept behind whom the tasks of this slot's groups stand for a CPU, by slot;
+    /// up to [`crate::MAX_VICTIMS`] slots can be watched. Needs Linux 5.16.
+    ///
+    /// # Errors
+    /// The slot is out of range, there are too many, or the kernel refuses.
+    pub fn watch_waits(&mut self, slot: u32) -> Result<(), EbpfError> {
+        if self.contention.is_none() {
+            let loaded = self.load_contention();
+            give_back_memory();
+            self.contention = Some(loaded.map_err(|error| chain(&error)));
+        }
+        match &mut self.contention {
+            Some(Ok(contention)) => contention.watch(slot),
+            Some(Err(why)) => Err(EbpfError::Unavailable(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn load_contention(&mut self) -> Result<Contention, EbpfError> {
+        let v1_cpu = self.options.run_queue_ids == CgroupIds::V1Cpu;
+        let mut contention = Contention::load(self.options.slots, v1_cpu)?;
+        for (cgroup, slot) in self.run_queue()?.groups() {
+            contention.track(*cgroup, *slot)?;
+        }
+        Ok(contention)
+    }
+
+    /// Behind whom the tasks of a watched slot stood ready to run. What a task stands for now is
+    /// in it up to the last time that its CPU turned to another task.
+    pub fn read_waits(&self, slot: u32) -> Reading<Stood> {
+        match &self.contention {
+            Some(Ok(contention)) => contention.read(slot).map_err(gap),
+            Some(Err(why)) => Err(Gap::absent(why.clone())),
+            None => Err(Gap::absent("no slot is watched")),
         }
     }
 
@@ -252,7 +303,9 @@ impl Probes {
     pub fn stats(&self) -> Vec<ProgramStats> {
         let packets = self.packets.as_ref().map(Packets::ebpf).ok();
         let run_queue = self.run_queue.as_ref().map(RunQueue::ebpf).ok();
-        packets.into_iter().chain(run_queue).flat_map(costs).collect()
+        let contention = self.contention.as_ref().and_then(|c| c.as_ref().ok());
+        let contention = contention.map(Contention::ebpf);
+        packets.into_iter().chain(run_queue).chain(contention).flat_map(costs).collect()
     }
 }
 

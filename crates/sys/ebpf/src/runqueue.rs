@@ -48,6 +48,11 @@ impl RunQueue {
         &self.ebpf
     }
 
+    /// The slot of each tracked group.
+    pub(crate) fn groups(&self) -> &BTreeMap<u64, u32> {
+        &self.groups
+    }
+
     /// The program is attached with the first group, so that it costs nothing before.
     pub(crate) fn track(&mut self, cgroup: u64, slot: u32) -> Result<(), EbpfError> {
         in_range("slot", slot, self.slots)?;

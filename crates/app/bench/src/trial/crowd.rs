@@ -139,7 +139,8 @@ impl Drop for Crowd {
 fn work(program: &Path, member: &Member, doors: &[PathBuf], feed: Option<&Path>) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", ENTER, "quell-trial"]).args(doors).arg("--").arg(program);
-    command.args(["pressure", member.resource, "--threads", "1", "--idle", "sleep"]);
+    command.args(["pressure", member.resource, "--idle", "sleep"]);
+    command.args(["--threads", &member.threads.to_string()]);
     command.args(["--intensity", &member.intensity.to_string()]);
     command.args(["--seconds", &BOUND_S.to_string()]);
     if let Some(feed) = feed {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How much the culprit of a trial hurts, as a factor on the service's CPU time per request.
+/// How much the culprit of a trial hurts, as a factor on the service's CPU time per request or on
+/// the p95 of its latency, whichever is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub enum Harm {
     /// There is no culprit.
@@ -54,6 +55,38 @@ impl FromStr for Harm {
     }
 }
 
+/// What the culprit of a trial takes from the service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Taken {
+    /// Caches and memory bandwidth: one thread.
+    #[default]
+    Memory,
+    /// CPUs: several threads of arithmetic that never sleep.
+    Cpu,
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Taken::Memory => "memory",
+            Taken::Cpu => "cpu",
+        })
+    }
+}
+
+impl FromStr for Taken {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "memory" => Ok(Taken::Memory),
+            "cpu" => Ok(Taken::Cpu),
+            _ => Err(format!("`{text}` is nothing that can be taken; there are memory, cpu")),
+        }
+    }
+}
+
 /// Work of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -63,6 +96,8 @@ pub(crate) struct Member {
     pub(crate) resource: &'static str,
     /// How much.
     pub(crate) intensity: u32,
+    /// By how many threads.
+    pub(crate) threads: u32,
 }
 
 /// What runs in one trial.
@@ -83,19 +118,23 @@ const GUILTY: [&str; 3] = ["llc-capacity", "memory-bandwidth", "llc-bandwidth"];
 
 impl Composition {
     /// The composition of this number.
-    pub(crate) fn draw(seed: u64, number: u32, harm: Harm) -> Self {
+    pub(crate) fn draw(seed: u64, number: u32, harm: Harm, taken: Taken) -> Self {
         let mut dice = Dice(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let culprit = (harm != Harm::None).then(|| dice.below(GROUPS.len() as u64) as usize);
         let member = |(index, group): (usize, &&str)| {
             let guilty = Some(index) == culprit;
-            let kinds = if guilty { &GUILTY } else { &INNOCENT };
+            let kinds = if guilty && taken == Taken::Memory { &GUILTY } else { &INNOCENT };
             let resource = kinds[dice.below(kinds.len() as u64) as usize];
             let intensity = match (guilty, harm) {
                 (false, _) => 10 + 5 * dice.below(11) as u32,
                 (true, Harm::Little) => 20 + 10 * dice.below(6) as u32,
                 (true, _) => 100,
             };
-            Member { group: (*group).to_owned(), resource, intensity }
+            let threads = match (guilty, taken, harm) {
+                (true, Taken::Cpu, Harm::Much) => 2 + dice.below(3) as u32,
+                _ => 1,
+            };
+            Member { group: (*group).to_owned(), resource, intensity, threads }
         };
         Self { members: GROUPS.iter().enumerate().map(member).collect(), culprit }
     }
@@ -125,16 +164,35 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_and_every_group_comes_to_be_the_culprit() {
-        let drawn = |seed, number| Composition::draw(seed, number, Harm::Much);
+        let drawn = |seed, number| Composition::draw(seed, number, Harm::Much, Taken::Memory);
         assert_eq!(drawn(7, 3), drawn(7, 3));
         assert_ne!(drawn(7, 3), drawn(8, 3));
         for group in 0..GROUPS.len() {
             assert!((0..60).any(|number| drawn(1, number).culprit == Some(group)), "{group}");
         }
-        for member in (0..60).flat_map(|number| Composition::draw(1, number, Harm::None).members) {
+        for member in
+            (0..60).flat_map(|number| Composition::draw(1, number, Harm::None, Taken::Cpu).members)
+        {
             assert!(INNOCENT.contains(&member.resource), "{member:?}");
             assert!((10..=60).contains(&member.intensity), "{member:?}");
         }
+    }
+
+    #[test]
+    fn who_takes_cpus_has_several_threads_and_everybody_else_one() {
+        let drawn = |number| Composition::draw(2, number, Harm::Much, Taken::Cpu);
+        let mut counts = std::collections::BTreeSet::new();
+        for composition in (0..60).map(drawn) {
+            let culprit = composition.culprit.unwrap();
+            for (index, member) in composition.members.iter().enumerate() {
+                assert!(INNOCENT.contains(&member.resource), "{member:?}");
+                assert!(index == culprit || member.threads == 1, "{member:?}");
+            }
+            counts.insert(composition.members[culprit].threads);
+        }
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!("cpu".parse::<Taken>().unwrap().to_string(), "cpu");
+        assert!("disk".parse::<Taken>().unwrap_err().contains("memory, cpu"));
     }
 
     #[test]

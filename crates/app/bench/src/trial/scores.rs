@@ -1,7 +1,7 @@
 //! What came of the trials.
 
 use super::TrialOptions;
-use super::draw::{Composition, Harm};
+use super::draw::{Composition, Harm, Taken};
 use anyhow::Context as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,19 @@ use std::path::Path;
 
 /// Name and version of the JSON.
 pub const TRIAL_SCHEMA: &str = "quell.trial/1";
+
+/// How much the culprit hurts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Measured {
+    pub(super) cost_ratio: f64,
+    pub(super) p95_ratio: Option<f64>,
+}
+
+impl Measured {
+    pub(super) fn ratio(self) -> f64 {
+        self.cost_ratio.max(self.p95_ratio.unwrap_or(0.0))
+    }
+}
 
 /// One trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,9 +32,15 @@ pub struct Trial {
     pub groups: Vec<String>,
     /// Who hurts; none if nobody does.
     pub culprit: Option<String>,
-    /// The service's CPU time per request beside the culprit over that without, with Quell off;
-    /// none if there is no culprit, or it was not measured.
+    /// The greater of the two below; none if there is no culprit, or it was not measured.
     pub harm_ratio: Option<f64>,
+    /// The service's CPU time per request beside the culprit over that without, with Quell off and
+    /// everybody else at work in both.
+    #[serde(default)]
+    pub cost_ratio: Option<f64>,
+    /// The same of the p95 of its latency.
+    #[serde(default)]
+    pub p95_ratio: Option<f64>,
     /// Who was named.
     pub named: Vec<String>,
     /// Who was suspected.
@@ -37,10 +56,10 @@ impl Trial {
     pub(super) fn discarded(
         number: u32,
         drawn: &Composition,
-        harm_ratio: Option<f64>,
+        harm: Option<Measured>,
         why: &str,
     ) -> Self {
-        let judged = Self::judged(number, drawn, harm_ratio, (Vec::new(), Vec::new()), 0.0);
+        let judged = Self::judged(number, drawn, harm, (Vec::new(), Vec::new()), 0.0);
         Self { seconds: None, discarded: Some(why.to_owned()), ..judged }
     }
 
@@ -48,19 +67,25 @@ impl Trial {
     pub(super) fn judged(
         number: u32,
         drawn: &Composition,
-        harm_ratio: Option<f64>,
+        harm: Option<Measured>,
         (named, suspected): (Vec<String>, Vec<String>),
         seconds: f64,
     ) -> Self {
         let words = |(index, member): (usize, &super::draw::Member)| {
             let star = if Some(index) == drawn.culprit { "*" } else { "" };
-            format!("{}{star}: {} {}", member.group, member.resource, member.intensity)
+            let times = match member.threads {
+                1 => String::new(),
+                threads => format!(" x {threads}"),
+            };
+            format!("{}{star}: {} {}{times}", member.group, member.resource, member.intensity)
         };
         Self {
             number,
             groups: drawn.members.iter().enumerate().map(words).collect(),
             culprit: drawn.culprit().map(str::to_owned),
-            harm_ratio,
+            harm_ratio: harm.map(|harm| harm.ratio()),
+            cost_ratio: harm.map(|harm| harm.cost_ratio),
+            p95_ratio: harm.and_then(|harm| harm.p95_ratio),
             named,
             suspected,
             seconds: Some(seconds),
@@ -107,6 +132,9 @@ pub struct TrialReport {
     pub schema: String,
     /// The wanted class of harm.
     pub harm: Harm,
+    /// What the culprit takes.
+    #[serde(default)]
+    pub taken: Taken,
     /// What was drawn.
     pub seed: u64,
     /// Trials that count.
@@ -134,13 +162,14 @@ pub struct TrialReport {
 
 impl TrialReport {
     pub(super) fn new(options: &TrialOptions) -> Self {
-        Self::of(options.harm, options.seed)
+        Self::of(options.harm, options.taken, options.seed)
     }
 
-    fn of(harm: Harm, seed: u64) -> Self {
+    fn of(harm: Harm, taken: Taken, seed: u64) -> Self {
         Self {
             schema: TRIAL_SCHEMA.into(),
             harm,
+            taken,
             seed,
             trials: 0,
             discarded: 0,
@@ -198,11 +227,12 @@ impl TrialReport {
             |frac: Option<f64>| frac.map_or("-".into(), |f| format!("{:.0} %", 100.0 * f));
         let median = self.median_seconds.map_or("never".into(), |s| format!("{s:.1} s"));
         format!(
-            "{} trials, harm {}, {} discarded\n\
+            "{} trials, harm {} by {}, {} discarded\n\
              found {}, at least suspected {}, median time {median}\n\
              of those named, {} were the culprit; in {} trials somebody innocent was named\n",
             self.trials,
             self.harm,
+            self.taken,
             self.discarded,
             percent(self.recall),
             percent(self.suspected_frac),
@@ -217,16 +247,17 @@ mod tests {
     use super::*;
 
     fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
-        let drawn = Composition::draw(1, number, Harm::Much);
+        let drawn = Composition::draw(1, number, Harm::Much, Taken::Memory);
         let culprit = drawn.culprit().unwrap().to_owned();
         let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
         let named = named.iter().map(name).collect();
-        Trial::judged(number, &drawn, Some(1.4), (named, Vec::new()), seconds)
+        let harm = Measured { cost_ratio: 1.0, p95_ratio: Some(1.4) };
+        Trial::judged(number, &drawn, Some(harm), (named, Vec::new()), seconds)
     }
 
     #[test]
     fn names_are_counted_and_never_found_is_for_ever() {
-        let mut report = TrialReport::of(Harm::Much, 1);
+        let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
         report.add(trial(0, &["culprit"], 4.0));
         assert_eq!((report.precision, report.recall), (Some(1.0), Some(1.0)));
         report.add(trial(1, &["culprit", "somebody"], 6.0));
@@ -240,11 +271,12 @@ mod tests {
 
     #[test]
     fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
-        let mut report = TrialReport::of(Harm::Much, 1);
-        let drawn = Composition::draw(1, 0, Harm::Much);
+        let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
+        let drawn = Composition::draw(1, 0, Harm::Much, Taken::Cpu);
+        let harm = Measured { cost_ratio: 1.1, p95_ratio: None };
         for number in 0..6 {
             assert!(!report.gives_up(0.4));
-            report.add(Trial::discarded(number, &drawn, Some(1.1), "another class"));
+            report.add(Trial::discarded(number, &drawn, Some(harm), "another class"));
         }
         assert!(report.gives_up(0.4));
         assert_eq!((report.trials, report.discarded, report.recall), (0, 6, None));

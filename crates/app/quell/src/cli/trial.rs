@@ -4,7 +4,7 @@ use super::demo::Service;
 use super::files;
 use anyhow::Context;
 use clap::Subcommand;
-use quell_bench::{Harm, Interrupt, TrialOptions, trial};
+use quell_bench::{Harm, Interrupt, Taken, TrialOptions, trial};
 use std::path::PathBuf;
 
 /// Tries on this machine whether Quell names the right one.
@@ -21,12 +21,14 @@ enum What {
 }
 
 /// What runs in the groups is drawn from the seed before anything is measured. How much the
-/// culprit hurts is measured with Quell off; a trial in which that is not in the wanted class is
-/// discarded and told. Each trial takes at most 25 seconds. Needs root.
+/// culprit hurts, in CPU time per request or in the p95 of latency, is measured with Quell off by
+/// stopping it in turn; a trial in which that is not in the wanted class is discarded and told. Each
+/// trial takes at most 30 seconds. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   quell trial polluter --trials 20
+  quell trial polluter --trials 20 --taken cpu
   quell trial polluter --trials 60 --harm none --seed 3 --json none.json")]
 struct Polluter {
     /// Trials that shall count.
@@ -35,6 +37,10 @@ struct Polluter {
     /// How much the culprit hurts: none (there is no culprit), 1.05..1.2, or 1.2..
     #[arg(long, value_name = "CLASS", default_value = "1.2..")]
     harm: Harm,
+    /// What the culprit takes: memory (caches and bandwidth) or cpu (several threads that never
+    /// sleep).
+    #[arg(long, value_name = "WHAT", default_value_t)]
+    taken: Taken,
     /// What is drawn.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -53,6 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let options = TrialOptions {
         trials: polluter.trials,
         harm: polluter.harm,
+        taken: polluter.taken,
         seed: polluter.seed,
         service: polluter.service.spec(),
         json: polluter.json.clone(),

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// Finds out who slows each service, with or without hardware counters.
 ///
 /// Batch groups are held for moments (50 ms, at most 1 % of their time) to see whether a service's
-/// requests then cost less CPU time. Nothing else is changed, and everything is put back. Needs
-/// root, and no other agent on the same groups. Where nothing is named, the agent that guards now
-/// is asked what it knows.
+/// requests then cost less CPU time; the scheduler tells behind whom its threads stand. Nothing
+/// else is changed, and everything is put back. Needs root, and no other agent on the same groups.
+/// Where nothing is named, the agent that guards now is asked what it knows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,8 @@ Examples:
   quell who --config /etc/quell.toml --seconds 60 --json
   quell who --service cgroup=/web,ports=8080 --batch cgroup=/a --batch cgroup=/b --until-named
 
-A culprit is `named` if experiments have shown it, `suspected` if it is only likely. An objective
+A culprit is `named` if experiments or the scheduler have shown it, `suspected` if it is only likely
+or shares no more than its turn of the CPU. An objective
 (p99=3ms) is not needed here.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -116,7 +117,7 @@ fn sentences(victim: &VictimReport) -> String {
         Some(Cause::Itself) => format!("{name} is slow of its own making.\n"),
         Some(Cause::Hypervisor) => format!("{name} is slowed by the host of this machine.\n"),
         Some(Cause::Neighbour) if victim.resource == Some(Resource::Cpu) => {
-            format!("{name} waits for CPUs; its latency is {slowdown:.2} times as long:\n")
+            format!("{name} waits for CPUs; its requests take {slowdown:.2} times as long:\n")
         }
         Some(Cause::Neighbour) => {
             format!("{name} needs {slowdown:.2} times the CPU time for a request:\n")
@@ -166,6 +167,7 @@ mod tests {
             resource: Resource::Memory,
             harm_ln_per_cpu: 0.5,
             experiments: 4,
+            stood_frac: None,
         };
         let report = report(Some(Cause::Neighbour), vec![culprit]);
         let text = told(&report);

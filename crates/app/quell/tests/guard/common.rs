@@ -127,6 +127,12 @@ impl Ground {
         self.run("batch", false, &["sh", "-c", script]);
     }
 
+    /// Arithmetic in a group that ends by itself and sleeps while it does not work.
+    pub(crate) fn press(&mut self, group: &str, args: &[&str]) {
+        let press = [QUELL, "pressure", "integer", "--idle", "sleep", "--seconds", "60"];
+        self.run(group, false, &[&press, args].concat());
+    }
+
     /// A redis in the service group, v1 hierarchies only, answering.
     pub(crate) fn redis(&mut self) -> u16 {
         let port = free_port();

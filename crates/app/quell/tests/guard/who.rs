@@ -78,3 +78,36 @@ fn without_requests_nothing_is_said_and_ctrl_c_ends_it_well() {
     assert!(said["victims"][0]["slowdown"].is_null(), "{said}");
     assert_eq!(ground.texts(), before);
 }
+
+/// A service that is busy and five groups: four that use a CPU for a tenth to a quarter of the time
+/// and sleep for the rest, and one of four threads that never do.
+#[test]
+fn who_starves_the_service_of_cpu_is_named_and_nobody_else() {
+    let mut ground = Ground::new();
+    let port = ground.redis();
+    let innocents = [("a", "10"), ("b", "15"), ("c", "20"), ("d", "25")];
+    for (name, intensity) in innocents {
+        ground.make(name);
+        ground.press(name, &["--threads", "1", "--intensity", intensity]);
+    }
+    ground.make("spin");
+    ground.press("spin", &["--threads", "4", "--intensity", "100"]);
+    let _requests = Requests::to(port);
+    let service = format!("name=web,cgroup={},ports={port}", ground.path("service"));
+    let mut command = ground.quell(&["who", "--service", &service, "--json", "--until-named"]);
+    command.args(["--seconds", "30"]);
+    for name in ["a", "b", "c", "d", "spin"] {
+        command.args(["--batch", &format!("name={name},cgroup={}", ground.path(name))]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let victim = &said["victims"][0];
+    let culprits = victim["culprits"].as_array().unwrap();
+    let named: Vec<&Value> = culprits.iter().filter(|c| c["status"] == "named").collect();
+    assert_eq!(named.len(), 1, "{said:#}");
+    assert_eq!((&named[0]["workload"], &named[0]["resource"]), (&"spin".into(), &"cpu".into()));
+    assert!(named[0]["stood_frac"].as_f64().unwrap() > 0.02, "{said:#}");
+    assert_eq!(victim["cause"], "neighbour");
+    assert!(victim["evidence"][0].as_str().unwrap().contains("stood"), "{said:#}");
+}

@@ -2,12 +2,16 @@
 //!
 //! Naming needs three things: the guilt must be as good as certain, the suspect must have been held
 //! at least twice (one look may have gone wrong), and its part of the harm must be worth it.
-//! Everything less is a suspicion. A victim that runs into its own quota, that is loaded to its
+//! Everything less is a suspicion. Who has the CPU that the victim stands ready for is named on what
+//! the scheduler says, without experiments, if besides it asks for more than its turn: for a CPU at
+//! least, and for half of what any other that the victim stands behind asks for; the rest of those
+//! whom it stands behind are suspected. A victim that runs into its own quota, that is loaded to its
 //! limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
 //!
 //! Source: A-1, A-17; issue "Name the polluter and limit only it" (self-inflicted slowness).
 
 use super::guilt::Guilt;
+use super::waiting::{Crowding, Waiting};
 use quell_types::Tenant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +34,14 @@ pub struct FindingParams {
     pub least_wait_ln: f64,
     /// Share of periods in which a victim ran out of its own quota that explains slowness.
     pub throttled_frac: f64,
+    /// CPUs that a group asks for, itself and its threads that stand, from which it asks for more
+    /// than its turn: threads that sleep now and then ask for less.
+    pub greedy_cpus: f64,
+    /// Of what the greediest among those asks for whom the victim stands behind, the least share
+    /// with which one is named beside it.
+    pub greedy_frac: f64,
+    /// Seconds of watching before anybody is named for it: groups have their phases.
+    pub least_watched_s: f64,
     /// Offered load over its peak that explains slowness.
     pub loaded_frac: f64,
     /// Share of time taken by the hypervisor that explains slowness.
@@ -45,6 +57,9 @@ impl Default for FindingParams {
             named_share_frac: 0.2,
             suspected_frac: 0.5,
             least_wait_ln: 0.1,
+            greedy_cpus: 0.9,
+            greedy_frac: 0.5,
+            least_watched_s: 3.0,
             throttled_frac: 0.05,
             loaded_frac: 0.95,
             steal_frac: 0.05,
@@ -56,7 +71,7 @@ impl Default for FindingParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// Shown by experiments.
+    /// Shown by experiments, or by the scheduler itself.
     Named,
     /// Likely, not shown.
     Suspected,
@@ -98,20 +113,24 @@ pub struct Culprit {
     pub status: Standing,
     /// What they fight over.
     pub resource: Resource,
-    /// By what factor it lengthens the victim's CPU time per request, or its latency where the
-    /// resource is the CPU.
+    /// By what factor it lengthens the victim's CPU time per request; where the resource is the
+    /// CPU, the time for which a request's threads run or stand, or, without `stood_frac`, latency.
     pub slowdown: f64,
     /// The same as ln for each CPU that it uses; 0 where that is not known.
     pub harm_ln_per_cpu: f64,
     /// Experiments in which it was held.
     pub experiments: u32,
+    /// Of the time in which the victim's threads could run, the share for which they stood ready
+    /// while it ran in their place; none where it is not accused of that.
+    #[serde(default)]
+    pub stood_frac: Option<f64>,
 }
 
 /// What is known of one victim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// By what factor those lengthen its CPU time per request, or its latency where all of them
-    /// only make it wait; 1 = not at all.
+    /// By what factor those lengthen its CPU time per request and the standing of its threads, or
+    /// its latency where nothing else is known; 1 = not at all.
     pub slowdown: f64,
     /// Why it is slow.
     pub cause: Cause,
@@ -143,12 +162,14 @@ pub struct Evidence<'a> {
     pub cpus: &'a BTreeMap<Tenant, f64>,
     /// Those whom correlation suspects.
     pub correlated: &'a [(Tenant, f64)],
+    /// Behind whom its threads stand.
+    pub waiting: &'a Waiting,
 }
 
 /// Judges one victim.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParams) -> Finding {
-    let Evidence { work: guilt, latency, cpus, correlated } = *evidence;
+    let Evidence { work: guilt, latency, cpus, correlated, waiting } = *evidence;
     let whole = guilt.foretell(cpus);
     let one = |(tenant, cpus): (&Tenant, &f64)| culprit(guilt, tenant, *cpus, whole, params);
     let mut culprits: Vec<Culprit> = cpus.iter().filter_map(one).collect();
@@ -157,6 +178,14 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
         let acquitted = guilt.belief(tenant).is_some_and(|b| b.experiments > 0);
         if !acquitted && !known(&culprits, tenant) {
             culprits.push(by_correlation(guilt, tenant, cpus, params));
+        }
+    }
+    for stood in stood_behind(evidence, params) {
+        let known = culprits.iter().position(|c| c.workload == stood.workload);
+        match known {
+            Some(at) if culprits[at].status == Standing::Named => {}
+            Some(at) => culprits[at] = stood,
+            None => culprits.push(stood),
         }
     }
     for (tenant, cpus) in cpus {
@@ -169,11 +198,14 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
         let (a, b) = (rank(a), rank(b));
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
-    let by_work = culprits.iter().any(|c| c.resource == Resource::Memory);
-    let counts = |c: &&Culprit| !by_work || c.resource == Resource::Memory;
+    // What latency alone shows is the same waiting once more.
+    let shown = |c: &&Culprit| c.resource == Resource::Memory || c.stood_frac.is_some();
+    let any_shown = culprits.iter().any(|c| shown(&c));
+    let counts = |c: &&Culprit| !any_shown || shown(c);
     let slowdown: f64 = culprits.iter().filter(counts).map(|c| c.slowdown).product();
-    let (cause, own) = cause(&culprits, signs, params);
-    let evidence = culprits.iter().map(in_words).chain(own).collect();
+    let (cause, own) = cause(&culprits, waiting, signs, params);
+    let evidence =
+        culprits.iter().map(in_words).chain(own).chain(others(waiting, params)).collect();
     Finding { slowdown, cause, culprits, evidence }
 }
 
@@ -201,7 +233,38 @@ fn culprit(
         slowdown: libm::exp(effect_ln).max(1.0),
         harm_ln_per_cpu: belief.harm,
         experiments: belief.experiments,
+        stood_frac: None,
     })
+}
+
+/// Those who have the CPU while the victim stands ready for it.
+fn stood_behind(evidence: &Evidence<'_>, params: &FindingParams) -> Vec<Culprit> {
+    let waiting = evidence.waiting;
+    let crowding = |(tenant, cpus): (&Tenant, &f64)| {
+        let crowding = waiting.crowding(tenant, params.least_ln)?;
+        let counts =
+            crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac;
+        counts.then(|| (tenant.clone(), *cpus, crowding))
+    };
+    let all: Vec<(Tenant, f64, Crowding)> = evidence.cpus.iter().filter_map(crowding).collect();
+    let most_asked = all.iter().map(|(.., crowding)| crowding.asked_cpus).fold(0.0, f64::max);
+    let watched = waiting.seconds() >= params.least_watched_s;
+    let one = |(workload, cpus, crowding): &(Tenant, f64, Crowding)| {
+        let greedy = crowding.asked_cpus >= params.greedy_cpus
+            && crowding.asked_cpus >= params.greedy_frac * most_asked;
+        let shown = watched && greedy && crowding.confidence >= params.named_frac;
+        Culprit {
+            workload: workload.clone(),
+            confidence: crowding.confidence,
+            status: if shown { Standing::Named } else { Standing::Suspected },
+            resource: Resource::Cpu,
+            slowdown: libm::exp(crowding.effect_ln),
+            harm_ln_per_cpu: if *cpus > 0.0 { crowding.effect_ln / cpus } else { 0.0 },
+            experiments: evidence.latency.belief(workload).map_or(0, |b| b.experiments),
+            stood_frac: Some(crowding.stood_frac),
+        }
+    };
+    all.iter().map(one).collect()
 }
 
 /// Somebody who makes the victim wait, as experiments have shown.
@@ -222,6 +285,7 @@ fn crowding(
         slowdown: libm::exp(belief.harm * cpus).max(1.0),
         harm_ln_per_cpu: belief.harm,
         experiments: belief.experiments,
+        stood_frac: None,
     })
 }
 
@@ -241,11 +305,13 @@ fn by_correlation(
         slowdown: 1.0,
         harm_ln_per_cpu: 0.0,
         experiments: 0,
+        stood_frac: None,
     }
 }
 
 fn cause(
     culprits: &[Culprit],
+    waiting: &Waiting,
     signs: &VictimSigns,
     params: &FindingParams,
 ) -> (Cause, Option<String>) {
@@ -265,11 +331,36 @@ fn cause(
         let words = format!("the hypervisor took {:.0} % of the CPU time", 100.0 * frac);
         return (Cause::Hypervisor, Some(words));
     }
+    let (own, others) = waiting.own_and_others_ln();
+    if own >= params.least_wait_ln && own > others {
+        let frac = 100.0 * waiting.own_frac();
+        return (
+            Cause::Itself,
+            Some(format!("its threads stood {frac:.0} % of their time behind each other")),
+        );
+    }
     if culprits.is_empty() { (Cause::None, None) } else { (Cause::Neighbour, None) }
+}
+
+/// Who makes it stand may be none of those that were looked at: its own clients, for one.
+fn others(waiting: &Waiting, params: &FindingParams) -> Option<String> {
+    let (effect_ln, frac) = waiting.others_ln_and_frac();
+    (effect_ln >= params.least_wait_ln).then(|| {
+        let percent = 100.0 * frac;
+        format!("its threads stood {percent:.0} % of the time behind others than those looked at")
+    })
 }
 
 fn in_words(culprit: &Culprit) -> String {
     let Culprit { workload, confidence, resource, slowdown, experiments, .. } = culprit;
+    if let Some(frac) = culprit.stood_frac {
+        return format!(
+            "the victim's threads stood {:.0} % of the time in which they could run behind \
+             {workload}, which makes its requests {slowdown:.2} times as long (certain to {:.1} %)",
+            100.0 * frac,
+            100.0 * confidence
+        );
+    }
     if *resource == Resource::Cpu {
         return format!(
             "held {experiments} times, {workload} made the victim's latency {slowdown:.2} times as \
@@ -290,8 +381,9 @@ fn in_words(culprit: &Culprit) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::guilt::{GuiltParams, Measurement};
+    use super::super::waiting::WaitingParams;
     use super::*;
-    use quell_types::Time;
+    use quell_types::{Time, Waits};
 
     fn used() -> BTreeMap<Tenant, f64> {
         [("jobs".into(), 0.5), ("backup".into(), 0.5)].into()
@@ -315,7 +407,8 @@ mod tests {
 
     fn judged(work: &Guilt, correlated: &[(Tenant, f64)], signs: VictimSigns) -> Finding {
         let latency = &after(&[("jobs", 0.0), ("backup", 0.0)]);
-        let evidence = Evidence { work, latency, cpus: &used(), correlated };
+        let waiting = &Waiting::new(WaitingParams::default());
+        let evidence = Evidence { work, latency, cpus: &used(), correlated, waiting };
         judge(&evidence, &signs, &FindingParams::default())
     }
 
@@ -353,7 +446,8 @@ mod tests {
     fn who_only_makes_it_wait_is_suspected_of_crowding() {
         let work = &after(&[("jobs", 0.0), ("backup", 0.0)]);
         let latency = &after(&[("jobs", 0.9), ("backup", 0.0), ("jobs", 0.9)]);
-        let evidence = Evidence { work, latency, cpus: &used(), correlated: &[] };
+        let waiting = &Waiting::new(WaitingParams::default());
+        let evidence = Evidence { work, latency, cpus: &used(), correlated: &[], waiting };
         let finding = judge(&evidence, &VictimSigns::default(), &FindingParams::default());
         let [culprit] = &finding.culprits[..] else { panic!("{finding:?}") };
         assert_eq!(culprit.workload, "jobs".into());
@@ -380,5 +474,87 @@ mod tests {
         let guilty = after(&[("jobs", 0.3), ("jobs", 0.3)]);
         let signs = VictimSigns { throttled_frac: Some(0.3), ..none };
         assert_eq!(judged(&guilty, &[], signs).cause, Cause::Neighbour, "it was shown");
+    }
+
+    /// Ten seconds in which the victim uses 0.4 CPUs, and for each group the threads of the victim
+    /// that stand behind it and what it asks for.
+    fn stood(groups: &[(&str, f64, f64)], own: f64) -> Waiting {
+        let mut waiting = Waiting::new(WaitingParams::default());
+        let names: Vec<Tenant> = groups.iter().map(|(name, ..)| (*name).into()).collect();
+        waiting.keep(&names);
+        let behind = groups.iter().map(|(name, threads, _)| ((*name).into(), *threads)).collect();
+        let asked = groups.iter().map(|(name, _, cpus)| ((*name).into(), *cpus)).collect();
+        let waits = Waits { seconds: 0.25, running: 0.4, own, behind, ..Waits::default() };
+        (0..40).for_each(|_| waiting.see(&waits, &asked, 0.0));
+        waiting
+    }
+
+    fn judged_by_waits(groups: &[(&str, f64, f64)], own: f64, signs: VictimSigns) -> Finding {
+        let nothing = &Guilt::new(GuiltParams::default());
+        let cpus = groups.iter().map(|(name, ..)| ((*name).into(), 0.4)).collect();
+        let evidence = Evidence {
+            work: nothing,
+            latency: nothing,
+            cpus: &cpus,
+            correlated: &[],
+            waiting: &stood(groups, own),
+        };
+        judge(&evidence, &signs, &FindingParams::default())
+    }
+
+    fn standings(finding: &Finding) -> Vec<(&str, Standing)> {
+        finding.culprits.iter().map(|c| (c.workload.as_str(), c.status)).collect()
+    }
+
+    #[test]
+    fn who_asks_for_more_than_its_turn_is_named_and_who_shares_is_not() {
+        use Standing::{Named, Suspected};
+        let groups =
+            [("spin", 0.4, 4.0), ("some", 0.2, 0.8), ("one", 0.19, 1.0), ("ten", 0.01, 0.1)];
+        let finding = judged_by_waits(&groups, 0.0, VictimSigns::default());
+        assert_eq!(finding.cause, Cause::Neighbour);
+        assert_eq!(standings(&finding)[0], ("spin", Named), "{finding:#?}");
+        let mut rest = standings(&finding)[1..].to_vec();
+        rest.sort_by_key(|(name, _)| *name);
+        assert_eq!(rest, [("one", Suspected), ("some", Suspected)], "{finding:#?}");
+        let spin = &finding.culprits[0];
+        assert_eq!(spin.resource, Resource::Cpu);
+        assert!((spin.stood_frac.unwrap() - 0.33).abs() < 0.02, "{spin:?}");
+        assert!(finding.evidence[0].contains("stood 33 %"), "{:?}", finding.evidence);
+    }
+
+    #[test]
+    fn alike_spinners_are_all_named_and_share_the_slowdown() {
+        let groups = ["a", "b", "c", "d", "e"].map(|name| (name, 0.4, 1.0));
+        let finding = judged_by_waits(&groups, 0.0, VictimSigns::default());
+        assert_eq!(finding.culprits.len(), 5);
+        assert!(finding.culprits.iter().all(|c| c.status == Standing::Named), "{finding:#?}");
+        assert!((finding.slowdown - 6.0).abs() < 0.4, "2 threads stand, 0.4 run: {finding:#?}");
+        let each = finding.culprits[0].slowdown;
+        assert!(finding.culprits.iter().all(|c| (c.slowdown - each).abs() < 1e-9));
+    }
+
+    #[test]
+    fn shown_harm_in_caches_stands_and_another_is_named_for_the_cpu() {
+        let work = &after(&[("jobs", 0.3), ("backup", 0.0), ("jobs", 0.3), ("backup", 0.01)]);
+        let waiting = &stood(&[("jobs", 0.1, 1.0), ("backup", 0.2, 2.0)], 0.0);
+        let latency = &Guilt::new(GuiltParams::default());
+        let evidence = Evidence { work, latency, cpus: &used(), correlated: &[], waiting };
+        let finding = judge(&evidence, &VictimSigns::default(), &FindingParams::default());
+        let mut found: Vec<_> =
+            finding.culprits.iter().map(|c| (c.workload.as_str(), c.resource, c.status)).collect();
+        found.sort_by_key(|(name, ..)| *name);
+        let named = Standing::Named;
+        let wanted = [("backup", Resource::Cpu, named), ("jobs", Resource::Memory, named)];
+        assert_eq!(found, wanted, "{finding:#?}");
+    }
+
+    #[test]
+    fn standing_behind_its_own_threads_is_its_own_making() {
+        let finding = judged_by_waits(&[("jobs", 0.01, 0.5)], 0.3, VictimSigns::default());
+        assert_eq!((finding.cause, finding.culprits.len()), (Cause::Itself, 0), "{finding:?}");
+        assert!(finding.evidence[0].contains("behind each other"), "{finding:?}");
+        let beside = judged_by_waits(&[("jobs", 0.8, 2.0)], 0.3, VictimSigns::default());
+        assert_eq!(beside.cause, Cause::Neighbour, "{beside:?}");
     }
 }

@@ -29,9 +29,12 @@
 //! their ways. The next set to hold is the one about whose effect the hypotheses disagree most:
 //! about half of the guilt, so bisection comes out of the arithmetic.
 //!
-//! CPU time per request does not tell of waiting for a CPU; latency does. It is weighed in the same
-//! way beside it, and who lengthens only that is *suspected* with the CPU as the resource: to share
-//! a CPU is no offence, and weights answer it.
+//! CPU time per request does not tell of waiting for a CPU; the scheduler does, exactly: who ran
+//! while the victim's threads stood ready ([`Waiting`]). Its effects are in ln as well and add up
+//! with the others, so that one group may be named for the CPU and another for the cache. To share
+//! a CPU is no offence: only who asks for more than its turn is named for it. Where the scheduler
+//! does not tell, latency is weighed in the same way beside CPU time, and who lengthens only that is
+//! *suspected*.
 //!
 //! # Units
 //! Harm: ln per CPU. Doses: CPUs. Costs: seconds of CPU time per request; only ratios are used.
@@ -43,9 +46,11 @@
 //! measure:       for each hypothesis H: foretold = doses(H) . harm(H); weight(H) *= likelihood;
 //!                Kalman step for harm(H)
 //! to look again: grow the set on which the hypotheses disagree most, while another member helps
+//! each sample:   waiting(s) = stood behind s / what the victim needs anyway, a mean over windows
 //! finding:       guilt(s) = sum of the weights of hypotheses with s
 //!                effect(s) = harm(s) * CPUs of s
 //!                named      guilt and P(effect > least) high, held at least twice
+//!                named      stood behind s, P(effect > least) high, s asks for more than its turn
 //!                suspected  less than that, but more likely than not
 //! ```
 //!
@@ -63,6 +68,7 @@ mod guilt;
 mod hypothesis;
 mod measure;
 mod normal;
+mod waiting;
 
 pub use choose::{Candidate, ChooseParams, choose};
 pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
@@ -71,3 +77,4 @@ pub use finding::{
 };
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use measure::{MeasureParams, Measurer, Signal};
+pub use waiting::{Crowding, Waiting, WaitingParams};

@@ -27,6 +27,8 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
         inflation_time: None,
         bytes_per_request: unset(),
         run_queue_p99_s: unset(),
+        waits: unset(),
+        throttled: unset(),
         cpu_pressure: unset(),
         egress: unset(),
         memory: unset(),
@@ -37,6 +39,7 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
     let batch = || BatchObservation {
         present: Ok(()),
         cpu: unset(),
+        standing: unset(),
         throttled: unset(),
         egress: unset(),
         memory: unset(),

@@ -7,8 +7,8 @@
 //!
 //! # Idea
 //! [`quell_model::blame`] says what evidence is worth; this law gathers it. Most comes for free:
-//! each sample tells how much every suspect used and what the victim's requests cost. What that
-//! leaves open is settled by looks: a set of suspects is held for two chips between two in which
+//! each sample tells how much every suspect used, what the victim's requests cost, and behind whom
+//! its threads stood for a CPU. What that leaves open is settled by looks: a set of suspects is held for two chips between two in which
 //! it runs, 50 ms in all, and the victim's CPU time per request is compared. Suspects pay for looks
 //! from a bank that fills with 1 % of their time, so nobody loses more than that.
 //!
@@ -21,6 +21,7 @@
 //!   suspects = batch groups that are there
 //!   for each trace that came:  each victim learns from it
 //!   if none was played:        each victim learns from drift, and for CPI²
+//!   each victim learns behind whom it stood
 //!   if no look is on its way and the last one is long enough ago:
 //!       for each victim, least looked at first:
 //!           set = those about whom its hypotheses disagree most, of those who can pay
@@ -34,8 +35,9 @@
 //! | `look` | a set of suspects is held for a moment, for the victim that is named in its inputs |
 //!
 //! # Degradation
-//! Without a freezer, or for a group that has none, correlation alone speaks and nobody is named.
-//! A service without requests gets no finding. Too few requests in a chip: chips grow up to
+//! Without a freezer, or for a group that has none, correlation alone speaks and nobody is named
+//! for anything but the CPU; where the kernel does not tell behind whom threads stand, nobody is
+//! named for that. A service without requests is judged by its waits alone. Too few requests in a chip: chips grow up to
 //! 100 ms, and below that rate nobody is named.
 //!
 //! Source.
@@ -138,7 +140,7 @@ impl Who {
             let new = || Victim::new(name);
             let victim = self.victims.entry(name.clone()).or_insert_with(new);
             victim.face(&suspects);
-            victim.see(service);
+            victim.see(seen, service);
             seen.experiments.iter().for_each(|trace| victim.take(trace));
             if self.playing.is_some() {
                 victim.interrupt();

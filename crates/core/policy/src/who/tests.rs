@@ -1,8 +1,9 @@
 //! Tests of `who` in a small world.
 
 use super::*;
-use crate::testing::{GROUPS, World, observe};
-use quell_model::blame::Cause;
+use crate::testing::{GROUPS, World, observe, setup};
+use quell_model::blame::{Cause, Resource, Standing};
+use quell_types::{Fraction, Waits};
 
 fn world(culprits: &[(&str, f64)], seed: u64) -> World<Who> {
     World::new(Who::new(WhoParams::default()), culprits, seed)
@@ -100,4 +101,50 @@ fn a_look_that_is_lost_does_not_stop_all_others() {
     world.run(4.0);
     assert!(!world.held_s.is_empty(), "it looked again");
     assert!(world.finding().cause == Cause::None || !world.finding().culprits.is_empty());
+}
+
+/// Ten seconds in which the service uses 0.4 CPUs and, for each group, so many of its threads stand
+/// behind it while it asks for so many CPUs.
+fn crowded(groups: &[(&str, f64, f64)]) -> Finding {
+    let setup = groups.iter().fold(setup(2).service("web", 10.0, 4000.0), |s, g| s.batch(g.0));
+    let (setup, mut who) = (setup.build(), Who::new(WhoParams::default()));
+    let behind: BTreeMap<Tenant, f64> = groups.iter().map(|g| (g.0.into(), g.1)).collect();
+    for step in 0..40 {
+        let waits =
+            Waits { seconds: 0.25, running: 0.4, behind: behind.clone(), ..Waits::default() };
+        let seen = observe(&setup, 0.25 * f64::from(step)).cpu("web", 0.4);
+        let mut seen = seen.of("web", |s| s.waits = Ok(waits));
+        for (name, _, asked) in groups {
+            let standing = (asked - 0.3).max(0.0);
+            seen = seen.cpu(name, 0.3).of_batch(name, |b| b.standing = Ok(standing));
+        }
+        who.step(&setup, &seen.done());
+    }
+    who.findings()[&"web".into()].clone()
+}
+
+#[test]
+fn who_has_the_cpu_is_named_without_requests_or_freezer() {
+    let finding = crowded(&[("spin", 0.5, 3.0), ("nap", 0.3, 0.5)]);
+    let found: Vec<_> = finding.culprits.iter().map(|c| (c.workload.as_str(), c.status)).collect();
+    assert_eq!(found, [("spin", Standing::Named), ("nap", Standing::Suspected)], "{finding:?}");
+    assert_eq!((finding.cause, finding.culprits[0].resource), (Cause::Neighbour, Resource::Cpu));
+}
+
+#[test]
+fn what_stands_while_its_own_quota_is_spent_is_not_blamed_on_others() {
+    let setup = setup(2).service("web", 10.0, 4000.0).batch("spin").build();
+    let mut who = Who::new(WhoParams::default());
+    for step in 0..40 {
+        let behind = [("spin".into(), 0.5)].into();
+        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
+        let seen = observe(&setup, 0.25 * f64::from(step)).qps("web", 500.0).cpu("web", 0.4);
+        let seen = seen.cpu("spin", 1.0).of("web", |s| {
+            s.waits = Ok(waits);
+            s.throttled = Ok(Fraction(0.4));
+        });
+        who.step(&setup, &seen.done());
+    }
+    let finding = &who.findings()[&"web".into()];
+    assert_eq!((finding.cause, finding.culprits.len()), (Cause::Itself, 0), "{finding:?}");
 }

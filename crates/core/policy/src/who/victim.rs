@@ -2,9 +2,10 @@
 
 use quell_model::blame::{
     Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Evidence, Finding, FindingParams, Guilt,
-    GuiltParams, MeasureParams, Measurer, Signal, VictimSigns, choose, judge,
+    GuiltParams, MeasureParams, Measurer, Signal, VictimSigns, Waiting, WaitingParams, choose,
+    judge,
 };
-use quell_types::{ExperimentTrace, Observation, ServiceObservation, Tenant};
+use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ pub(super) struct Victim {
     work: Witness,
     latency: Witness,
     cpi2: Cpi2,
+    waiting: Waiting,
     looks: u32,
     requests_per_s: Option<f64>,
     finding: Option<Finding>,
@@ -68,6 +70,7 @@ impl Victim {
             work: Witness::new(name, Signal::Work),
             latency: Witness::new(name, Signal::Latency),
             cpi2: Cpi2::new(Cpi2Params::default()),
+            waiting: Waiting::new(WaitingParams::default()),
             looks: 0,
             requests_per_s: None,
             finding: None,
@@ -78,12 +81,14 @@ impl Victim {
     pub(super) fn face(&mut self, suspects: &[Tenant]) {
         self.work.guilt.keep(suspects);
         self.latency.guilt.keep(suspects);
+        self.waiting.keep(suspects);
     }
 
     /// Begins anew with one of them.
     pub(super) fn forget(&mut self, suspect: &Tenant) {
         self.work.guilt.forget(suspect);
         self.latency.guilt.forget(suspect);
+        self.waiting.forget(suspect);
     }
 
     /// Learns from a look.
@@ -97,9 +102,17 @@ impl Victim {
         self.work.measurer.interrupt();
     }
 
-    /// Sees how busy the victim is.
-    pub(super) fn see(&mut self, service: &ServiceObservation) {
+    /// Sees how busy the victim is, and behind whom its threads stand. While it is out of its own
+    /// quota they stand behind nobody, whatever the kernel counts.
+    pub(super) fn see(&mut self, seen: &Observation, service: &ServiceObservation) {
         self.requests_per_s = service.qps.as_ref().ok().copied().filter(|qps| *qps > 0.0);
+        let throttled = service.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0);
+        if let Ok(waits) = service.waits.as_ref()
+            && !(throttled || self.is_quiet(service))
+        {
+            let steal_frac = seen.host.steal.as_ref().map_or(0.0, |steal| steal.0);
+            self.waiting.see(waits, &asked_cpus(seen), steal_frac);
+        }
     }
 
     /// Learns from a sample in which nothing was played.
@@ -126,7 +139,13 @@ impl Victim {
         });
     }
 
-    /// Says what is known now; nothing before any request was seen.
+    /// Whether nothing is asked of it. Of a service whose requests nobody counts that is not known.
+    fn is_quiet(&self, service: &ServiceObservation) -> bool {
+        self.requests_per_s.is_none() && service.qps.is_ok()
+    }
+
+    /// Says what is known now; nothing before any request was seen, or any wait of a service whose
+    /// requests nobody counts.
     pub(super) fn judge(
         &mut self,
         seen: &Observation,
@@ -135,17 +154,19 @@ impl Victim {
     ) {
         self.work.guilt.fade(seen.time);
         self.latency.guilt.fade(seen.time);
-        if self.requests_per_s.is_none() {
+        let waits = !self.is_quiet(service) && self.waiting.seconds() > 0.0;
+        if self.requests_per_s.is_none() && !waits {
             return;
         }
         let signs = VictimSigns {
-            throttled_frac: None,
+            throttled_frac: service.throttled.as_ref().ok().map(|throttled| throttled.0),
             load_frac: service.load.as_ref().ok().map(|load| load.0),
             steal_frac: seen.host.steal.as_ref().ok().map(|steal| steal.0),
         };
         let correlated = self.cpi2.suspected();
         let (work, latency) = (&self.work.guilt, &self.latency.guilt);
-        let evidence = Evidence { work, latency, cpus, correlated: &correlated };
+        let waiting = &self.waiting;
+        let evidence = Evidence { work, latency, cpus, correlated: &correlated, waiting };
         self.finding = Some(judge(&evidence, &signs, &FindingParams::default()));
     }
 
@@ -175,4 +196,13 @@ impl Victim {
         }
         by_work
     }
+}
+
+/// What each batch group asks for, in CPUs: those that it uses, and its threads that stand.
+fn asked_cpus(seen: &Observation) -> BTreeMap<Tenant, f64> {
+    let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
+        let used = batch.cpu.as_ref().ok()?.0;
+        Some((tenant.clone(), used + batch.standing.as_ref().copied().unwrap_or(0.0)))
+    };
+    seen.batch.iter().filter_map(one).collect()
 }

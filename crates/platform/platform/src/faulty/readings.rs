@@ -112,6 +112,12 @@ fn counters(reading: &mut TenantReading, mut change: impl FnMut(&mut u64)) {
     if let Ok(pressure) = &mut reading.pressure {
         change(&mut pressure.cpu_some_ns);
     }
+    if let Ok(waits) = &mut reading.waits {
+        waits.behind_ns.values_mut().for_each(&mut change);
+        change(&mut waits.own_ns);
+        change(&mut waits.others_ns);
+        change(&mut waits.nobody_ns);
+    }
     if let Ok(requests) = &mut reading.requests {
         change(&mut requests.requests);
         change(&mut requests.bytes_in);

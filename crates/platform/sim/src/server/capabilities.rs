@@ -22,6 +22,7 @@ pub(crate) fn of(machine: &Machine, has_links: bool) -> Vec<CapabilityReport> {
         Kind::Psi,
         Kind::RequestLatency,
         Kind::RunQueueLatency,
+        Kind::CpuContention,
         Kind::CpuTimePerRequest,
         Kind::EgressMeter,
     ]

@@ -258,6 +258,13 @@ fn since(mut now: TenantReading, base: &TenantReading) -> TenantReading {
     if let (Ok(now), Ok(base)) = (&mut now.run_queue_ns, &base.run_queue_ns) {
         *now = now.since(base);
     }
+    if let (Ok(now), Ok(base)) = (&mut now.waits, &base.waits) {
+        for (tenant, ns) in &mut now.behind_ns {
+            *ns = ns.saturating_sub(base.behind_ns.get(tenant).copied().unwrap_or(0));
+        }
+        now.own_ns = now.own_ns.saturating_sub(base.own_ns);
+        now.nobody_ns = now.nobody_ns.saturating_sub(base.nobody_ns);
+    }
     if let (Ok(now), Ok(base)) = (&mut now.requests, &base.requests) {
         now.requests = now.requests.saturating_sub(base.requests);
         now.bytes_in = now.bytes_in.saturating_sub(base.bytes_in);

@@ -4,7 +4,7 @@ use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
     BandwidthReading, CpuTimes, Gap, HostReading, Link, LinkReading, Pressure, Reading,
-    RequestReading, Sample, Tenant, TenantReading, Throttling, Time, Watts,
+    RequestReading, Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -114,12 +114,28 @@ impl Body {
             pressure: Ok(Pressure { cpu_some_ns: of.waited_ns, ..Pressure::default() }),
             page_faults: Err(Gap::absent("the simulated kernel counts no page faults")),
             run_queue_ns: Ok(of.run_queue.clone()),
+            waits: self.waits(group),
             requests: self.requests(&self.tenants[group]),
             egress_bytes: Ok(self.egress(group) as u64),
             memory: sensed.clone().map(|s| BandwidthReading { bytes: bytes(&s.group_bytes) }),
             llc_bytes: sensed.map(|s| bytes(&s.llc_bytes)),
             memory_used_bytes: Ok(self.world.memory_of(group)),
         }
+    }
+
+    /// Behind whom a service's threads stood; a gap for batch.
+    fn waits(&self, group: usize) -> Reading<WaitReading> {
+        let [stood @ .., nobody_ns] = &self.world.groups[group].stood_ns[..] else {
+            return Err(Gap::absent("followed for services only"));
+        };
+        let each = self.tenants.iter().zip(stood).enumerate();
+        let others = each.filter(|(row, (_, ns))| *row != group && **ns > 0);
+        Ok(WaitReading {
+            behind_ns: others.map(|(_, (name, ns))| (name.clone(), *ns)).collect(),
+            own_ns: stood[group],
+            others_ns: 0,
+            nobody_ns: *nobody_ns,
+        })
     }
 
     fn egress(&self, group: usize) -> f64 {

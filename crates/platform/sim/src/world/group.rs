@@ -46,6 +46,9 @@ pub(crate) struct Group {
     /// Nanoseconds in which some thread of it waited for a CPU.
     pub(crate) waited_ns: u64,
     pub(crate) run_queue: LogHistogram,
+    /// Nanoseconds that its threads stood in a queue behind each group, by group; the last is for
+    /// CPUs on which nobody ran. Kept for services; empty for batch.
+    pub(crate) stood_ns: Vec<u64>,
     /// Bytes moved between cache and memory.
     pub(crate) traffic_bytes: f64,
     /// Bytes sent without a link of ours.
@@ -76,6 +79,7 @@ impl Group {
             waiting_since: 0,
             waited_ns: 0,
             run_queue: LogHistogram::new(),
+            stood_ns: Vec::new(),
             traffic_bytes: 0.0,
             egress_bytes: 0.0,
             instructions: 0.0,

@@ -137,8 +137,26 @@ impl World {
         self.lap_done(work, thread);
     }
 
+    /// Puts down behind whom the queue of a CPU stood since the last look: behind the group of who
+    /// runs there.
+    pub(super) fn settle_queue(&mut self, cpu: usize) {
+        let passed = self.now - std::mem::replace(&mut self.cpus[cpu].stood_since, self.now);
+        if passed == 0 {
+            return;
+        }
+        let running = self.cpus[cpu].current.map(|thread| self.threads[thread].group);
+        for thread in &self.cpus[cpu].queue {
+            let stood = &mut self.groups[self.threads[*thread].group].stood_ns;
+            let row = running.or(stood.len().checked_sub(1));
+            if let Some(ns) = row.and_then(|row| stood.get_mut(row)) {
+                *ns += passed;
+            }
+        }
+    }
+
     /// Puts a thread on a free CPU.
     fn put_on(&mut self, cpu: usize, thread: usize) {
+        self.settle_queue(cpu);
         let group = self.threads[thread].group;
         self.settle_quota(group);
         self.threads[thread].state = State::Running;
@@ -167,6 +185,7 @@ impl World {
         self.settle_quota(group);
         self.groups[group].running -= 1;
         self.plan_quota(group);
+        self.settle_queue(cpu);
         self.cpus[cpu].current = None;
         self.running.remove(cpu);
         self.cpu_next.set(cpu, NEVER);
@@ -207,6 +226,7 @@ impl World {
     }
 
     fn queue_up(&mut self, cpu: usize, thread: usize) {
+        self.settle_queue(cpu);
         let of = &mut self.threads[thread];
         of.state = State::Queued;
         of.cpu = cpu;
@@ -219,6 +239,7 @@ impl World {
 
     fn unqueue(&mut self, thread: usize) {
         let cpu = self.threads[thread].cpu;
+        self.settle_queue(cpu);
         self.cpus[cpu].queue.retain(|t| *t != thread);
         self.queued -= 1;
         self.note_wait(thread, false);

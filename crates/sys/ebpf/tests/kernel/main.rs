@@ -5,6 +5,7 @@
 
 mod ambiguous;
 mod common;
+mod contention;
 mod groups;
 mod lifetime;
 mod meter;

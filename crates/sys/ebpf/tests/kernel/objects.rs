@@ -17,7 +17,7 @@ fn objects_are_what_their_sources_give() {
         let built = Command::new(bpf.join("build.sh")).arg(fresh.path()).output().unwrap();
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     }
-    for object in ["packets.bpf.o", "runqueue.bpf.o", "slot_test.bpf.o"] {
+    for object in ["packets.bpf.o", "runqueue.bpf.o", "contention.bpf.o", "slot_test.bpf.o"] {
         let kept = std::fs::read(bpf.join(object)).unwrap();
         let list = format!("{object}.sha256");
         let sum = Command::new("sha256sum").args(["-c", &list]).current_dir(&bpf).output().unwrap();

@@ -1,0 +1,366 @@
+//! Who has the CPU that a victim stands ready for.
+//!
+//! # Problem
+//! A victim that is starved of CPU answers few requests at each look, and none of five alike
+//! neighbours makes a difference of its own: experiments are the wrong witness. The scheduler is
+//! the right one: it knows for each moment that a thread stands in a queue who runs in its place.
+//!
+//! # Idea
+//! In each window, what stood behind suspect s over what the victim needs anyway (its CPU time,
+//! what its threads stood behind each other, and the way of an idle CPU back to work) is the part by
+//! which s lengthens the victim's requests:
+//!
+//! ```text
+//! x(s)      = stood behind s / (ran + stood behind itself + stood behind nobody)
+//! slowdown  = 1 + sum of all x          effect(s) = ln(slowdown) * x(s) / sum of all x
+//! ```
+//!
+//! so that the effects of all add up to ln of the slowdown, as harm does elsewhere in this model.
+//! Windows are the samples: their mean, and its deviation, say how sure an effect is. Before the
+//! first, a few windows without any wait are assumed, so that one burst convinces nobody.
+//!
+//! To stand behind somebody is no proof of guilt: who takes his turn and sleeps makes others wait as
+//! well. So what a suspect *asks for* is followed too: the CPUs that it uses and its threads that
+//! stand themselves. Who asks for less than a CPU shares; who asks for half of what another asks
+//! for stands behind that one himself.
+//!
+//! # Degradation
+//! Time that the hypervisor took away is nobody's: x shrinks by that share. A window in which the
+//! victim ran out of its own quota says nothing: the kernel counts it as standing. A group of the
+//! idle class does not run while the victim stands, so it has no x by construction.
+//!
+//! Source: issue "Name the polluter and limit only it" (who made the service wait).
+
+use super::normal::probability_below;
+use quell_types::{Tenant, Waits};
+use std::collections::BTreeMap;
+
+/// How windows are weighed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaitingParams {
+    /// A window is over when the victim has used so much CPU time, in seconds, ...
+    pub window_cpu_s: f64,
+    /// ... or after so many seconds.
+    pub longest_window_s: f64,
+    /// After so many seconds a third of the evidence is left.
+    pub memory_s: f64,
+    /// Windows without any wait that are assumed before the first.
+    pub assumed_windows: f64,
+    /// The most that one window can tell of somebody, as x.
+    pub most_ratio: f64,
+}
+
+impl Default for WaitingParams {
+    fn default() -> Self {
+        Self {
+            window_cpu_s: 0.01,
+            longest_window_s: 2.0,
+            memory_s: 20.0,
+            assumed_windows: 2.0,
+            most_ratio: 20.0,
+        }
+    }
+}
+
+/// What is seen of one suspect, weighted sums over windows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    ratio: f64,
+    square: f64,
+    asked_cpus: f64,
+}
+
+/// What one suspect does to the victim.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crowding {
+    /// By how much it lengthens the victim's requests, in ln.
+    pub effect_ln: f64,
+    /// Probability that this is more than the least that counts.
+    pub confidence: f64,
+    /// Of the time in which the victim's threads could run, the share for which they stood behind
+    /// it.
+    pub stood_frac: f64,
+    /// CPUs that it uses, and threads of it that stand.
+    pub asked_cpus: f64,
+}
+
+/// Where the time of one victim's threads went.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    params: WaitingParams,
+    /// The window that is not full yet: seconds of threads.
+    open: Waits,
+    asked: BTreeMap<Tenant, f64>,
+    suspects: BTreeMap<Tenant, Sums>,
+    /// Sum of the weights of all windows, and of their squares.
+    weight: f64,
+    weight_square: f64,
+    others: f64,
+    own: f64,
+    seconds: f64,
+}
+
+impl Waiting {
+    /// Nothing was seen.
+    #[must_use]
+    pub fn new(params: WaitingParams) -> Self {
+        Self {
+            params,
+            open: Waits::default(),
+            asked: BTreeMap::new(),
+            suspects: BTreeMap::new(),
+            weight: 0.0,
+            weight_square: 0.0,
+            others: 0.0,
+            own: 0.0,
+            seconds: 0.0,
+        }
+    }
+
+    /// From now on these are the suspects. To stand behind anybody else counts as waiting of which
+    /// nobody is suspected.
+    pub fn keep(&mut self, suspects: &[Tenant]) {
+        self.suspects.retain(|tenant, _| suspects.contains(tenant));
+        for suspect in suspects {
+            self.suspects.entry(suspect.clone()).or_default();
+        }
+    }
+
+    /// Forgets what is known of one suspect.
+    pub fn forget(&mut self, suspect: &Tenant) {
+        self.open.behind.remove(suspect);
+        self.asked.remove(suspect);
+        if let Some(sums) = self.suspects.get_mut(suspect) {
+            *sums = Sums::default();
+        }
+    }
+
+    /// For how long it was watched, in seconds that count.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// Takes in a stretch of time in which each suspect asked for so many CPUs and the hypervisor
+    /// took this share of all.
+    pub fn see(&mut self, waits: &Waits, asked_cpus: &BTreeMap<Tenant, f64>, steal_frac: f64) {
+        let here = (1.0 - steal_frac).clamp(0.0, 1.0);
+        let seconds = waits.seconds;
+        self.open.seconds += seconds;
+        self.open.running += waits.running * seconds;
+        self.open.own += waits.own * seconds;
+        self.open.nobody += waits.nobody * seconds;
+        self.open.others += waits.others * seconds * here;
+        for (tenant, threads) in waits.behind.iter().filter(|(_, threads)| **threads > 0.0) {
+            *self.open.behind.entry(tenant.clone()).or_default() += threads * seconds * here;
+        }
+        for (tenant, cpus) in asked_cpus {
+            *self.asked.entry(tenant.clone()).or_default() += cpus * seconds;
+        }
+        let full = self.open.running >= self.params.window_cpu_s;
+        if full || self.open.seconds >= self.params.longest_window_s {
+            self.close();
+        }
+    }
+
+    /// The window is over. One in which the victim did nothing at all tells nothing.
+    fn close(&mut self) {
+        let window = std::mem::take(&mut self.open);
+        let asked = std::mem::take(&mut self.asked);
+        let needed = window.running + window.own + window.nobody;
+        if !(needed > 0.0 && needed.is_finite()) {
+            return;
+        }
+        let share = libm::exp(-window.seconds / self.params.memory_s);
+        let most = self.params.most_ratio;
+        let ratio = |stood: f64| (stood / needed).clamp(0.0, most);
+        self.weight = self.weight * share + 1.0;
+        self.weight_square = self.weight_square * share * share + 1.0;
+        self.seconds = self.seconds * share + window.seconds;
+        self.own = self.own * share + ratio(window.own);
+        let strangers = window.behind.iter().filter(|(name, _)| !self.suspects.contains_key(*name));
+        let others = window.others + strangers.map(|(_, stood)| stood).sum::<f64>();
+        self.others = self.others * share + ratio(others);
+        for (tenant, sums) in &mut self.suspects {
+            let x = ratio(window.behind.get(tenant).copied().unwrap_or(0.0));
+            let asked = asked.get(tenant).copied().unwrap_or(0.0) / window.seconds;
+            sums.ratio = sums.ratio * share + x;
+            sums.square = sums.square * share + x * x;
+            sums.asked_cpus = sums.asked_cpus * share + asked.min(1e6);
+        }
+    }
+
+    /// Share of the time in which its threads could run for which they stood behind each other.
+    #[must_use]
+    pub fn own_frac(&self) -> f64 {
+        self.mean(self.own) / (1.0 + self.all())
+    }
+
+    /// ln of the factor by which standing behind its own threads lengthens its requests, and the
+    /// same of standing behind all others.
+    #[must_use]
+    pub fn own_and_others_ln(&self) -> (f64, f64) {
+        let own = self.mean(self.own).min(0.99);
+        (-libm::log(1.0 - own), libm::log(1.0 + self.all()))
+    }
+
+    /// What those do of whom nobody is suspected: the effect, and the share of the time in which the
+    /// victim's threads could run for which they stood behind them.
+    #[must_use]
+    pub fn others_ln_and_frac(&self) -> (f64, f64) {
+        let (x, all) = (self.mean(self.others), self.all());
+        let effect_ln = if all > 0.0 { libm::log(1.0 + all) * x / all } else { 0.0 };
+        (effect_ln, x / (1.0 + all))
+    }
+
+    /// What a suspect does; none if it is not one or nothing was seen.
+    #[must_use]
+    pub fn crowding(&self, suspect: &Tenant, least_ln: f64) -> Option<Crowding> {
+        let sums = self.suspects.get(suspect).filter(|_| self.weight > 0.0)?;
+        let (x, all) = (self.mean(sums.ratio), self.all());
+        let asked_cpus = sums.asked_cpus / self.weight;
+        if x <= 0.0 || all <= 0.0 {
+            return Some(Crowding { effect_ln: 0.0, confidence: 0.0, stood_frac: 0.0, asked_cpus });
+        }
+        let effect_ln = libm::log(1.0 + all) * x / all;
+        // As many windows of equal weight would say as much.
+        let windows = self.weight * self.weight / self.weight_square + self.params.assumed_windows;
+        let variance = (self.mean(sums.square) - x * x).max(0.0) / windows;
+        let sd = (effect_ln * libm::sqrt(variance) / x).max(f64::MIN_POSITIVE);
+        Some(Crowding {
+            effect_ln,
+            confidence: probability_below((effect_ln - least_ln) / sd),
+            stood_frac: x / (1.0 + all),
+            asked_cpus,
+        })
+    }
+
+    /// Sum of all x.
+    fn all(&self) -> f64 {
+        let suspects: f64 = self.suspects.values().map(|sums| self.mean(sums.ratio)).sum();
+        suspects + self.mean(self.others)
+    }
+
+    /// Mean over windows, the assumed ones among them.
+    fn mean(&self, sum: f64) -> f64 {
+        sum / (self.weight + self.params.assumed_windows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST_LN: f64 = 0.04;
+
+    fn watching(suspects: &[&str]) -> Waiting {
+        let mut waiting = Waiting::new(WaitingParams::default());
+        let names: Vec<Tenant> = suspects.iter().map(|name| (*name).into()).collect();
+        waiting.keep(&names);
+        waiting
+    }
+
+    /// A quarter of a second in which the victim used 0.4 CPUs.
+    fn waits(behind: &[(&str, f64)]) -> Waits {
+        let behind = behind.iter().map(|(name, threads)| ((*name).into(), *threads)).collect();
+        Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() }
+    }
+
+    fn seen(behind: &[(&str, f64)], windows: usize) -> Waiting {
+        let names: Vec<&str> = behind.iter().map(|(name, _)| *name).collect();
+        let mut waiting = watching(&names);
+        for _ in 0..windows {
+            waiting.see(&waits(behind), &BTreeMap::new(), 0.0);
+        }
+        waiting
+    }
+
+    #[test]
+    fn effects_add_up_to_the_slowdown_and_follow_the_shares() {
+        let waiting = seen(&[("a", 0.6), ("b", 0.2), ("c", 0.0)], 400);
+        let of = |name: &str| waiting.crowding(&name.into(), LEAST_LN).unwrap();
+        let (a, b, c) = (of("a"), of("b"), of("c"));
+        let whole = a.effect_ln + b.effect_ln;
+        assert!((whole - 3_f64.ln()).abs() < 0.03, "0.4 ran, 0.8 stood: {whole}");
+        assert!((a.effect_ln / b.effect_ln - 3.0).abs() < 1e-9);
+        assert!((a.stood_frac - 0.5).abs() < 0.01 && (b.stood_frac - 1.0 / 6.0).abs() < 0.01);
+        assert!(a.confidence > 0.999 && b.confidence > 0.999);
+        assert_eq!((c.effect_ln, c.confidence), (0.0, 0.0));
+        assert!(waiting.crowding(&"stranger".into(), LEAST_LN).is_none());
+    }
+
+    #[test]
+    fn one_burst_convinces_nobody_and_steady_waiting_does() {
+        let mut waiting = watching(&["a"]);
+        waiting.see(&waits(&[("a", 2.0)]), &BTreeMap::new(), 0.0);
+        for _ in 0..39 {
+            waiting.see(&waits(&[("a", 0.0)]), &BTreeMap::new(), 0.0);
+        }
+        let burst = waiting.crowding(&"a".into(), LEAST_LN).unwrap();
+        assert!(burst.effect_ln > LEAST_LN && burst.confidence < 0.9, "{burst:?}");
+        let steady = seen(&[("a", 0.05)], 40).crowding(&"a".into(), LEAST_LN).unwrap();
+        assert!(steady.confidence > 0.99, "{steady:?}");
+        let little = seen(&[("a", 0.012)], 40).crowding(&"a".into(), LEAST_LN).unwrap();
+        assert!(little.confidence < 0.01, "{little:?}");
+    }
+
+    #[test]
+    fn what_the_hypervisor_took_is_nobodys() {
+        let mut waiting = watching(&["a"]);
+        for _ in 0..400 {
+            waiting.see(&waits(&[("a", 0.4)]), &BTreeMap::new(), 0.5);
+        }
+        let a = waiting.crowding(&"a".into(), LEAST_LN).unwrap();
+        assert!((a.effect_ln - 1.5_f64.ln()).abs() < 0.01, "{a:?}");
+    }
+
+    #[test]
+    fn a_quiet_victim_gets_longer_windows() {
+        let mut waiting = watching(&["a"]);
+        let quiet = Waits { running: 0.011, ..waits(&[("a", 0.02)]) };
+        for _ in 0..3 {
+            waiting.see(&quiet, &BTreeMap::new(), 0.0);
+            assert_eq!(waiting.seconds(), 0.0);
+        }
+        waiting.see(&quiet, &BTreeMap::new(), 0.0);
+        assert_eq!(waiting.seconds(), 1.0);
+    }
+
+    #[test]
+    fn standing_behind_its_own_threads_is_told_apart() {
+        let mut waiting = watching(&["a"]);
+        for _ in 0..400 {
+            let own = Waits { own: 0.4, ..waits(&[("a", 0.0)]) };
+            waiting.see(&own, &BTreeMap::new(), 0.0);
+        }
+        let (own, others) = waiting.own_and_others_ln();
+        assert!((own - 2_f64.ln()).abs() < 0.05 && others == 0.0, "{own} {others}");
+        assert!((waiting.own_frac() - 0.5).abs() < 0.02);
+    }
+
+    #[test]
+    fn standing_behind_somebody_who_is_no_suspect_counts_for_nobody() {
+        let mut waiting = watching(&["a"]);
+        for _ in 0..400 {
+            let waits = Waits { others: 0.2, ..waits(&[("a", 0.4), ("another service", 0.2)]) };
+            waiting.see(&waits, &BTreeMap::new(), 0.0);
+        }
+        let (others_ln, frac) = waiting.others_ln_and_frac();
+        let a = waiting.crowding(&"a".into(), LEAST_LN).unwrap();
+        assert!((a.effect_ln - others_ln).abs() < 1e-9 && (frac - a.stood_frac).abs() < 1e-9);
+        assert!((a.effect_ln + others_ln - 3_f64.ln()).abs() < 0.03, "{a:?}");
+    }
+
+    #[test]
+    fn what_each_asks_for_is_a_mean_over_time() {
+        let mut waiting = watching(&["a"]);
+        for turn in 0..400 {
+            let asked = BTreeMap::from([("a".into(), if turn % 2 == 0 { 4.0 } else { 2.0 })]);
+            waiting.see(&waits(&[("a", 0.1)]), &asked, 0.0);
+        }
+        let asked = waiting.crowding(&"a".into(), LEAST_LN).unwrap().asked_cpus;
+        assert!((asked - 3.0).abs() < 0.05, "{asked}");
+        waiting.forget(&"a".into());
+        assert_eq!(waiting.crowding(&"a".into(), LEAST_LN).unwrap().confidence, 0.0);
+    }
+}

@@ -1,0 +1,113 @@
+//! From waits that only grow to threads that stand.
+
+use quell_types::{Gap, LogHistogram, Reading, Tenant, TenantReading, Time, WaitReading, Waits};
+
+/// What the rates of a service's waits need.
+#[derive(Debug, Default)]
+pub(crate) struct WaitCounters {
+    last: Option<(Time, u64, WaitReading)>,
+}
+
+impl WaitCounters {
+    /// Where its threads' time went since the last sample that tells. Every stretch of time is in
+    /// one answer only.
+    pub(crate) fn observe(&mut self, time: Time, reading: &TenantReading) -> Reading<Waits> {
+        let (waits, cpu_ns) = (reading.waits.clone()?, reading.cpu_ns.clone()?);
+        let before = self.last.replace((time, cpu_ns, waits.clone()));
+        let Some((then, old_cpu_ns, old)) = before else {
+            return Err(Gap::not_yet("one sample so far"));
+        };
+        let seconds = time.since(then).as_secs_f64();
+        if seconds <= 0.0 {
+            return Err(Gap::not_yet("no time has passed"));
+        }
+        let threads = |now: u64, then: u64| -> Reading<f64> {
+            let grown = now.checked_sub(then);
+            let ns = grown.ok_or_else(|| Gap::not_yet("the counter began anew"))?;
+            Ok(ns as f64 / 1e9 / seconds)
+        };
+        let behind = waits.behind_ns.iter().map(|(tenant, ns)| -> Reading<(Tenant, f64)> {
+            let before = old.behind_ns.get(tenant).copied().unwrap_or(0);
+            Ok((tenant.clone(), threads(*ns, before)?))
+        });
+        Ok(Waits {
+            seconds,
+            running: threads(cpu_ns, old_cpu_ns)?,
+            behind: behind.collect::<Reading<_>>()?,
+            own: threads(waits.own_ns, old.own_ns)?,
+            others: threads(waits.others_ns, old.others_ns)?,
+            nobody: threads(waits.nobody_ns, old.nobody_ns)?,
+        })
+    }
+}
+
+/// How many threads of a batch group stand in run queues.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    last: Option<(Time, LogHistogram)>,
+}
+
+impl Standing {
+    pub(crate) fn observe(&mut self, time: Time, waits: &Reading<LogHistogram>) -> Reading<f64> {
+        let waits = waits.clone()?;
+        let Some((then, before)) = self.last.replace((time, waits.clone())) else {
+            return Err(Gap::not_yet("one sample so far"));
+        };
+        let seconds = time.since(then).as_secs_f64();
+        if seconds <= 0.0 {
+            return Err(Gap::not_yet("no time has passed"));
+        }
+        Ok(waits.since(&before).total() / 1e9 / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Time {
+        Time(second * 1_000_000_000)
+    }
+
+    fn reading(cpu_ms: u64, jobs_ms: u64, own_ms: u64) -> TenantReading {
+        let mut reading = TenantReading::missing(&Gap::absent("not in this test"));
+        reading.cpu_ns = Ok(cpu_ms * 1_000_000);
+        reading.waits = Ok(WaitReading {
+            behind_ns: [("jobs".into(), jobs_ms * 1_000_000)].into(),
+            own_ns: own_ms * 1_000_000,
+            ..WaitReading::default()
+        });
+        reading
+    }
+
+    #[test]
+    fn waits_become_threads_that_stand_each_stretch_of_time_once() {
+        let mut counters = WaitCounters::default();
+        assert!(matches!(counters.observe(at(1), &reading(0, 0, 0)), Err(Gap::NotYet(_))));
+        let left_out = TenantReading::missing(&Gap::not_yet("fast"));
+        assert!(counters.observe(at(2), &left_out).is_err());
+        let seen = counters.observe(at(3), &reading(600, 1000, 200)).unwrap();
+        assert_eq!((seen.seconds, seen.running, seen.own), (2.0, 0.3, 0.1));
+        assert_eq!(seen.behind, [("jobs".into(), 0.5)].into());
+        assert_eq!((seen.others, seen.nobody), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_counter_that_went_back_is_a_gap_and_not_a_wait() {
+        let mut counters = WaitCounters::default();
+        let _ = counters.observe(at(1), &reading(10, 500, 0));
+        assert!(matches!(counters.observe(at(2), &reading(20, 100, 0)), Err(Gap::NotYet(_))));
+        let seen = counters.observe(at(3), &reading(30, 100, 0)).unwrap();
+        assert_eq!(seen.behind[&"jobs".into()], 0.0);
+    }
+
+    #[test]
+    fn who_waits_three_quarters_of_the_time_stands_for_as_much() {
+        let mut standing = Standing::default();
+        let mut waits = LogHistogram::new();
+        assert!(standing.observe(at(1), &Ok(waits.clone())).is_err());
+        waits.record_many(3_000_000, 500);
+        let seen = standing.observe(at(3), &Ok(waits)).unwrap();
+        assert!((seen - 0.75).abs() < 0.05, "{seen}");
+    }
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Behind whom the tasks of a few watched cgroups (the victims) stand.
+ *
+ * A task that could run and does not stands in the queue of one CPU, and there another task runs.
+ * For each CPU and victim it is kept how many of its tasks stand there, and the sum of the moments
+ * since which they do. When the CPU turns to another task, what they stood since it turned to the
+ * last one, count * now - sum, is put down to the group of the task that leaves. Whoever stops
+ * standing in between takes its moment out of the sum, so its part is in the difference all the
+ * same: no task is looked at but the two that change places.
+ *
+ * A task begins to stand when it is woken, when it is put off the CPU while it could go on, and
+ * when it is moved to another queue. It stops when it gets the CPU, and when it is moved away.
+ *
+ * All that changes a CPU's counts holds that CPU's queue lock, but for moving a task there. So
+ * counts are changed by atomic additions; a difference that cannot be (read between the two
+ * additions of a move) is dropped and the sum set right. A CPU that goes idle has nobody standing:
+ * its counts begin a new turn, and a task that was counted in an older one is not counted out.
+ */
+#include "bpf.h"
+#include "groups.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define TASKS 65536
+#define VICTIMS 8
+/* Rows of blame: everybody who is not tracked, an idle CPU, then the slots. */
+#define OTHERS 0
+#define NOBODY 1
+#define SLOT_0 2
+/* A group's value in rq_groups: its slot below, one more than its number as a victim above. */
+#define SLOT_BITS 16
+#define SLOT_MASK 0xffff
+/* Of a count: how many stand below, the turn above. */
+#define COUNT_BITS 16
+#define COUNT_MASK 0xffff
+/* Moments are this late, so that one that is missing from a sum, or in it once too often, is far
+ * greater than any true difference. */
+#define BIAS (1ULL << 52)
+#define MOST (1ULL << 40)
+
+struct task {
+	__u64 cgroup;
+	__u64 turn;     /* of the count that it is in */
+	__u32 pid;
+	__u32 generation;
+	__u32 group;    /* as in rq_groups, or UNTRACKED */
+	__u32 cpu;      /* on whose queue it stands, and 1; 0 if on none */
+	__u32 victim;   /* for which it is counted there */
+	__u32 unused;
+};
+
+struct line {
+	__u64 count;
+	__u64 since;
+};
+
+struct cpu {
+	__u32 pid; /* of the task that runs */
+	__u32 unused;
+	struct line lines[VICTIMS];
+};
+
+struct blame { __u64 ns[VICTIMS]; };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TASKS);
+	__type(key, __u32);
+	__type(value, struct task);
+} rq_tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the loader asks for as many as there are CPUs */
+	__type(key, __u32);
+	__type(value, struct cpu);
+} rq_cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_GROUPS + SLOT_0); /* the loader asks for as many as it wants */
+	__type(key, __u32);
+	__type(value, struct blame);
+} rq_blame SEC(".maps");
+
+static __always_inline __u64 clock(void)
+{
+	return bpf_ktime_get_ns() + BIAS;
+}
+
+/* A task begins to stand on a CPU. */
+static __always_inline void begin(struct task *task, struct cpu *cpu, __u32 number, __u32 victim,
+				  __u64 now)
+{
+	struct line *line = &cpu->lines[victim & (VICTIMS - 1)];
+
+	__sync_fetch_and_add(&line->since, now);
+	task->turn = __sync_fetch_and_add(&line->count, 1) >> COUNT_BITS;
+	task->victim = victim;
+	task->cpu = number + 1;
+}
+
+/* It stops, wherever it stands. */
+static __always_inline void end(struct task *task, __u64 now)
+{
+	__u32 number = task->cpu - 1;
+	struct cpu *cpu = bpf_map_lookup_elem(&rq_cpus, &number);
+	struct line *line;
+
+	task->cpu = 0;
+	if (!cpu)
+		return;
+	line = &cpu->lines[task->victim & (VICTIMS - 1)];
+	if (line->count >> COUNT_BITS != task->turn || !(line->count & COUNT_MASK))
+		return;
+	__sync_fetch_and_add(&line->since, -now);
+	__sync_fetch_and_add(&line->count, -1);
+}
+
+/* Nobody stands here any more. */
+static __always_inline void wipe(struct cpu *cpu)
+{
+	for (int i = 0; i < VICTIMS; i++) {
+		struct line *line = &cpu->lines[i];
+
+		if (line->count & COUNT_MASK)
+			line->count = ((line->count >> COUNT_BITS) + 1) << COUNT_BITS;
+		line->since = 0;
+	}
+}
+
+/* The entry of a task; one that belonged to another task is taken over. */
+static __always_inline struct task *entry_of(struct task_struct *of, struct config *config)
+{
+	__u32 pid = of->pid, at = pid & (TASKS - 1);
+	struct task *task = bpf_map_lookup_elem(&rq_tasks, &at);
+	struct cgroup *group;
+	__u64 id;
+
+	if (!task)
+		return 0;
+	if (task->pid != pid && task->cpu)
+		end(task, clock());
+	group = cgroup_of(of);
+	id = group->kn->id;
+	if (task->pid != pid || task->cgroup != id || task->generation != config->generation) {
+		task->pid = pid;
+		task->cgroup = id;
+		task->generation = config->generation;
+		task->group = find_slot(group);
+	}
+	return task;
+}
+
+/* One more than the number of a task's group as a victim; 0 if it is none. */
+static __always_inline __u32 victim_of(struct task *task)
+{
+	return task->group == UNTRACKED ? 0 : task->group >> SLOT_BITS;
+}
+
+/* Puts what was stood here down to the row of who ran. */
+static __always_inline void charge(struct cpu *cpu, __u32 row, __u64 now)
+{
+	struct blame *blame = bpf_map_lookup_elem(&rq_blame, &row);
+
+	for (int i = 0; i < VICTIMS; i++) {
+		struct line *line = &cpu->lines[i];
+		__u64 stood = (line->count & COUNT_MASK) * now - line->since;
+
+		if (!stood)
+			continue;
+		__sync_fetch_and_add(&line->since, stood);
+		if (blame && stood < MOST)
+			blame->ns[i] += stood;
+	}
+}
+
+static __always_inline struct config *config_here(void)
+{
+	__u32 zero = 0;
+	struct config *config = bpf_map_lookup_elem(&rq_config, &zero);
+
+	return config && config->groups ? config : 0;
+}
+
+SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
+{
+	struct task_struct *prev = (struct task_struct *)ctx[1];
+	struct task_struct *next = (struct task_struct *)ctx[2];
+	struct config *config = config_here();
+	__u32 number = bpf_get_smp_processor_id(), row = NOBODY, at = next->pid & (TASKS - 1);
+	struct cpu *cpu = bpf_map_lookup_elem(&rq_cpus, &number);
+	struct task *task = 0;
+	__u64 now;
+
+	if (!config || !cpu)
+		return 0;
+	now = clock();
+	if (prev->pid) {
+		task = entry_of(prev, config);
+		row = !task || task->group == UNTRACKED ? OTHERS
+							: (task->group & SLOT_MASK) + SLOT_0;
+	}
+	charge(cpu, row, now);
+	if (task && victim_of(task) && !task->cpu && (ctx[0] & 0xff || !prev->__state))
+		begin(task, cpu, number, victim_of(task) - 1, now);
+	cpu->pid = next->pid;
+	if (!next->pid) {
+		wipe(cpu);
+		return 0;
+	}
+	task = bpf_map_lookup_elem(&rq_tasks, &at);
+	if (task && task->pid == next->pid && task->cpu)
+		end(task, now);
+	return 0;
+}
+
+/* A task was woken. It may be running still: then it had not yet gone to sleep. */
+static __always_inline int woken(struct task_struct *of)
+{
+	struct config *config = config_here();
+	__u32 number = of->thread_info.cpu;
+	struct cpu *cpu = bpf_map_lookup_elem(&rq_cpus, &number);
+	struct task *task;
+
+	if (!config || !cpu || cpu->pid == of->pid)
+		return 0;
+	task = entry_of(of, config);
+	if (!task || !victim_of(task))
+		return 0;
+	if (task->cpu)
+		end(task, clock());
+	begin(task, cpu, number, victim_of(task) - 1, clock());
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup") int quell_wait_wake(__u64 *ctx)
+{
+	return woken((struct task_struct *)ctx[0]);
+}
+
+SEC("tp_btf/sched_wakeup_new") int quell_wait_new(__u64 *ctx)
+{
+	return woken((struct task_struct *)ctx[0]);
+}
+
+SEC("tp_btf/sched_migrate_task") int quell_wait_move(__u64 *ctx)
+{
+	struct task_struct *of = (struct task_struct *)ctx[0];
+	__u32 number = ctx[1], pid = of->pid, at = pid & (TASKS - 1);
+	struct task *task = bpf_map_lookup_elem(&rq_tasks, &at);
+	struct cpu *cpu = bpf_map_lookup_elem(&rq_cpus, &number);
+	__u64 now;
+
+	if (!task || task->pid != pid || !task->cpu)
+		return 0;
+	now = clock();
+	end(task, now);
+	if (cpu)
+		begin(task, cpu, number, task->victim, now);
+	return 0;
+}
