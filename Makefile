@@ -27,7 +27,7 @@ CACHE := .cache
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help setup setup-run demo test test-lab fuzz check fmt lint house doc deny bench clean-cache
+.PHONY: help setup setup-run setup-lab demo test test-lab fuzz check fmt lint house doc deny bench clean-cache
 
 help:
 	@sed -n '/^#   make/s/^# *//p' Makefile
@@ -39,6 +39,9 @@ setup-run:
 
 setup:
 	@.ci/setup test
+
+setup-lab:
+	@.ci/setup lab
 
 $(QUELL): setup-run FORCE
 	$(CARGO) build --release --package quell
@@ -74,7 +77,7 @@ test: setup
 
 # Emulated machines (QEMU): what this machine cannot show. Needs no root.
 # LAB_TESTS names some of them.
-test-lab: setup
+test-lab: setup-lab
 	lab/test $(CACHE)/lab $(LAB_TESTS)
 
 # Coverage-guided, outside the workspace: fuzz/README.md. Needs no root.

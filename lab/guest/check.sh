@@ -1,6 +1,8 @@
 # For the tests in guests: one line for each check, PASS or FAIL, and a status at the end.
 #   check WHAT COMMAND…     passes if the command succeeds; says what the command said if not
 #   waits SECONDS COMMAND…  polls until the command succeeds
+#   outside QUESTION…       what those say who emulate the machine (kit/rdt.py), after
+#                           exec 9<>/dev/vport0p2
 #   done_checking           the last line of a test
 # Read by bash.
 
@@ -29,6 +31,12 @@ waits() {
 
 equals() {
 	[ "$1" = "$2" ] || { echo "is '$1', not '$2'"; return 1; }
+}
+
+outside() {
+	local answer
+	echo "$*" >&9
+	read -r -t 60 answer <&9 && echo "$answer"
 }
 
 # Runs tests of Rust: each is a check.

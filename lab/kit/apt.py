@@ -14,12 +14,13 @@ SOURCES = Path("/etc/apt")
 class Apt:
     """An apt that believes that nothing is installed, so that it fetches whole trees."""
 
-    def __init__(self, folder, more_suites):
+    def __init__(self, folder, more_suites, types="deb"):
         self.folder = Path(folder).resolve()
         for name in ["sources", "state/lists/partial", "cache/archives/partial"]:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / "status").touch()
         text = own_sources(SOURCES, codename(), more_suites)
+        text = re.sub(r"^Types:.*$", f"Types: {types}", text, flags=re.MULTILINE)
         (self.folder / "sources" / "lab.sources").write_text(text)
 
     def update(self):
@@ -31,19 +32,24 @@ class Apt:
         self._get("install", "-y", "--download-only", *packages)
         return [self._archive(*line) for line in plan]
 
-    def download_alone(self, package, into):
-        """Fetches one package without what it depends on."""
-        run([*self._command(), "download", package], cwd=into)
-        (found,) = Path(into).glob("*.deb")
+    def download_alone(self, packages, into):
+        """Fetches packages without what they depend on; gives the paths of the archives."""
+        run([*self._command(), "download", *packages], cwd=into)
+        return sorted(Path(into).glob("*.deb"))
+
+    def source(self, package, into):
+        """Fetches a package's source, whose hashes apt checks; gives the path of its .dsc."""
+        self._get("source", "--download-only", package, cwd=into)
+        (found,) = Path(into).glob("*.dsc")
         return found
 
     def depends(self, package, pattern, suite):
-        """The one dependency of a package that fits a pattern, as the name of a package."""
+        """The dependencies of a package that fit a pattern, as names of packages."""
         plan = self._plan(["-t", suite, package])
         found = [(name, version) for name, version, _ in plan if re.fullmatch(pattern, name)]
         if not found:
             raise LabError(f"{package} in {suite} depends on nothing like {pattern}")
-        return "=".join(found[0])
+        return ["=".join(pair) for pair in found]
 
     def _plan(self, words):
         """Name, version and architecture of all that would be installed."""
@@ -60,8 +66,8 @@ class Apt:
             raise LabError(f"apt fetched no {path}")
         return path
 
-    def _get(self, *words):
-        return run([*self._command(), *words])
+    def _get(self, *words, **options):
+        return run([*self._command(), *words], **options)
 
     def _command(self):
         here = self.folder

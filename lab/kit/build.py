@@ -10,7 +10,7 @@ from kit.say import LabError, say
 WORKSPACE = Path(__file__).resolve().parent.parent.parent
 SETTINGS = WORKSPACE / "lab" / "static.toml"
 # Crates whose tests run in guests too: those that touch the kernel.
-TESTED = ["quell-cgroup", "quell-ebpf", "quell-linux"]
+TESTED = ["quell-cgroup", "quell-ebpf", "quell-linux", "quell-resctrl"]
 AGENT = "quell"
 
 

@@ -1,24 +1,26 @@
 """One guest: what it is given, the run, what comes back."""
 
+import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit import topology
+from kit import emulator, rdt, topology
 from kit.say import LabError, run
 
 QEMU = "qemu-system-x86_64"
 INITS = {"plain": "/lab/guest/plain-init", "systemd": "/usr/lib/systemd/systemd"}
-# The suites of Debian that they come from.
-KERNELS = ["backports", "stable"]
+# The suites of Debian that they come from; `next` is the next Debian's backports.
+KERNELS = ["backports", "stable", "next"]
 # Emulated, so that it runs anywhere. QEMU 7.2 emulates cmpxchg16b wrongly: the guest is not told
 # of it. One host thread for all CPUs boots many of them soonest, and leaves the others to others.
-MACHINE = ["-M", "q35", "-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel,-cx16,l3-cache=on"]
+MACHINE = ["-M", "q35", "-accel", "tcg,thread=single", "-cpu"]
+PROCESSOR = "max,vendor=GenuineIntel,-cx16,l3-cache=on"
 QUIET = ["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"]
 # Spares the guest what takes long and tests nothing here.
 BOOT = (
@@ -40,6 +42,8 @@ class Guest:
     topology: str = "plain"
     init: str = "plain"
     kernel: str = KERNELS[0]
+    # One of rdt.SHAPES: a machine whose caches can be divided.
+    rdt: str = ""
     timeout_s: int = 120
     files: dict = field(default_factory=dict)
 
@@ -60,7 +64,10 @@ def boot(guest, out):
         scratch = Path(scratch)
         disk = _payload(guest, scratch)
         answer = scratch / "answer.tar"
-        console = _emulate(_qemu(guest, disk, answer), guest.timeout_s)
+        control = rdt.outside(guest.rdt, scratch) if guest.rdt else nullcontext(([], {}))
+        with control as (words, environment):
+            command = [*_qemu(guest, disk, answer), *words]
+            console = _emulate(command, guest.timeout_s, os.environ | environment)
         return Result(_unpack_answer(answer, Path(out)), console)
 
 
@@ -85,7 +92,9 @@ def _qemu(guest, disk, answer):
     for path in [kernel / "kernel", root]:
         if not path.is_file():
             raise LabError(f"{path} is not there: run lab/prepare {guest.cache}")
-    words = [QEMU, *MACHINE, *QUIET, *topology.arguments(guest.topology)]
+    program = emulator.command(guest.cache / "emulator") if guest.rdt else [QEMU]
+    processor = PROCESSOR + (rdt.processor(guest.rdt) if guest.rdt else "")
+    words = [*program, *MACHINE, processor, *QUIET, *topology.arguments(guest.topology)]
     words += ["-kernel", kernel / "kernel", "-initrd", kernel / "initramfs"]
     words += ["-append", f"{BOOT} lab_init={INITS[guest.init]}"]
     words += ["-drive", f"if=virtio,format=raw,snapshot=on,file={root}"]
@@ -95,14 +104,15 @@ def _qemu(guest, disk, answer):
     return [str(word) for word in words]
 
 
-def _emulate(command, timeout_s):
+def _emulate(command, timeout_s, environment):
     """Runs QEMU; at the deadline it is killed, and what the guest said until then counts."""
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=environment,
         )
     except FileNotFoundError as error:
-        raise LabError(f"{QEMU} is not there: run .ci/setup test") from error
+        raise LabError(f"{QEMU} is not there: run .ci/setup lab") from error
     with _killed_at_the_end(process):
         try:
             said, _ = process.communicate(timeout=timeout_s)

@@ -13,11 +13,13 @@ MODULES = ["virtio_pci", "virtio_blk", "virtio_console", "ext4"]
 BUSYBOX = Path("/bin/busybox")
 
 
-def unpack(archive, init, folder):
-    """Makes `kernel` and `initramfs` in a folder from a kernel's package."""
+def unpack(archives, init, folder):
+    """Makes `kernel` and `initramfs` in a folder from a kernel's packages."""
     tree = folder / "tree"
-    run(["dpkg-deb", "-x", archive, tree])
-    (image,) = tree.glob("boot/vmlinuz-*")
+    for archive in archives:
+        run(["dpkg-deb", "-x", archive, tree])
+    # Later kernels lie beside their modules.
+    (image,) = [*tree.glob("boot/vmlinuz-*"), *tree.glob("**/lib/modules/*/vmlinuz")]
     (modules,) = (p for p in tree.glob("**/lib/modules/*") if p.is_dir())
     (folder / "kernel").write_bytes(payload(image.read_bytes()))
     (folder / "initramfs").write_bytes(initramfs(modules, init))
@@ -42,7 +44,7 @@ def _unpacked(command, data):
     try:
         done = subprocess.run([command, "-dcq"], input=data, capture_output=True, check=False)
     except FileNotFoundError as error:
-        raise LabError(f"{command} is not there: run .ci/setup test") from error
+        raise LabError(f"{command} is not there: run .ci/setup lab") from error
     return done.stdout
 
 

@@ -22,7 +22,7 @@ def run(command, **options):
     try:
         done = subprocess.run(command, capture_output=True, check=False, **options)
     except FileNotFoundError as error:
-        raise LabError(f"{command[0]} is not there: run .ci/setup test") from error
+        raise LabError(f"{command[0]} is not there: run .ci/setup lab") from error
     if done.returncode != 0:
         said = (done.stdout + done.stderr).decode(errors="replace").strip()
         said = "\n".join(said.splitlines()[-SHOWN_LINES:])

@@ -20,6 +20,14 @@ def _nodes(count, cpus, smp, megabytes, distance):
     return words
 
 
+def _servers(a, b):
+    """Distance of two of 36 nodes: six servers in a ring, of three sockets with two nodes each."""
+    if a // 6 == b // 6:
+        return 16 if a // 2 == b // 2 else 22
+    apart = abs(a // 6 - b // 6)
+    return 160 if apart in (1, 5) else 200
+
+
 SHAPES = {
     # One socket, four cores: the usual small server.
     "plain": _single(4, 1024),
@@ -29,6 +37,8 @@ SHAPES = {
     "square": _nodes(
         4, 2, "sockets=4,cores=2,threads=1", 256, lambda a, b: 31 if a ^ b == 3 else 21
     ),
+    # 36 sockets of one core each, as six servers that are coupled to one.
+    "many": _nodes(36, 1, "sockets=36,cores=1,threads=1", 128, _servers),
 }
 
 

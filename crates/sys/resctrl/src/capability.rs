@@ -1,10 +1,10 @@
 //! Lines of `quell doctor`.
 
+use crate::Resctrl;
 use crate::info::{AssignMode, MonitoringInfo};
 use crate::mba::MbaUnit;
 use crate::mount::CpuSupport;
 use crate::schemata::Resource;
-use crate::{Info, Resctrl};
 use quell_types::{Capability, CapabilityKind, CapabilityReport, Gap, Reading};
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
         ),
         report(
             CapabilityKind::ResctrlMonitoring,
-            of(&|tree| monitoring(tree.info())),
+            of(&monitoring),
             "memory traffic is estimated from cache misses, or left out; laws go by CPU time per request",
         ),
     ]
@@ -112,11 +112,26 @@ fn mba(tree: &Resctrl) -> Reading<String> {
     })
 }
 
-fn monitoring(info: &Info) -> Reading<String> {
-    let monitoring: &MonitoringInfo = info.monitoring.as_ref().map_err(Gap::clone)?;
+fn monitoring(tree: &Resctrl) -> Reading<String> {
+    let monitoring: &MonitoringInfo = tree.info().monitoring.as_ref().map_err(Gap::clone)?;
     let mode = match &monitoring.assign_mode {
         Ok(AssignMode::Event) => ", counters must be assigned (mbm_event)",
         _ => "",
     };
-    Ok(format!("{}, {} groups{mode}", monitoring.features.join(", "), monitoring.rmids))
+    let (events, groups) = (monitoring.features.join(", "), monitoring.rmids);
+    Ok(format!("{events}, {groups} groups{mode}{}", moved(tree, monitoring)))
+}
+
+/// What the default group moved since the mount, as a sign that the counters count.
+fn moved(tree: &Resctrl, monitoring: &MonitoringInfo) -> String {
+    if !monitoring.has("mbm_total_bytes") {
+        return String::new();
+    }
+    let sum = tree.default_group().counters().and_then(|domains| {
+        domains.into_values().try_fold(0u64, |sum, d| Ok(sum.saturating_add(d.total_bytes?)))
+    });
+    match sum {
+        Ok(bytes) => format!(", {} MiB moved so far", bytes >> 20),
+        Err(gap) => format!(", but the default group's traffic is {gap}"),
+    }
 }

@@ -6,6 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
+/// What was tried when a group could not be made.
+pub(crate) const MAKE_GROUP: &str = "make group";
+
 /// A read or write of the resctrl tree that failed.
 #[derive(Debug, Error)]
 pub enum ResctrlError {
@@ -32,7 +35,7 @@ pub enum ResctrlError {
         doing: String,
         /// On what.
         path: PathBuf,
-        /// The kernel's last_cmd_status.
+        /// The kernel's last_cmd_status, its lines joined by "; ".
         status: String,
         /// The errno.
         #[source]
@@ -65,13 +68,22 @@ pub enum ResctrlError {
 }
 
 impl ResctrlError {
-    /// Whether all classes of service, or all RMIDs, are taken (ENOSPC when a group is made).
+    /// Whether all classes of service, or all RMIDs, are taken (ENOSPC when a group is made), or
+    /// [`ResctrlError::is_passing`].
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        self.errno() == Some(libc::ENOSPC)
+        self.errno() == Some(libc::ENOSPC) || self.is_passing()
     }
 
-    /// The kernel's own words (last_cmd_status), if it had any.
+    /// Whether no RMID is free only because lines of removed groups are still in a cache (EBUSY
+    /// when a group is made): the kernel looks each second whether they have gone.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self, ResctrlError::Refused { doing, source, .. }
+            if doing == MAKE_GROUP && source.raw_os_error() == Some(libc::EBUSY))
+    }
+
+    /// The kernel's own words (last_cmd_status), its lines joined by "; ", if it had any.
     #[must_use]
     pub fn status(&self) -> Option<&str> {
         match self {
@@ -101,8 +113,8 @@ impl ResctrlError {
 }
 
 impl From<&ResctrlError> for Gap {
-    /// A file or group that vanished is `Gone`, a knob that is not there `Absent`, the rest
-    /// `Failed`.
+    /// A file or group that vanished is `Gone`, a knob that is not there `Absent`, an RMID that is
+    /// free soon `NotYet`, the rest `Failed`.
     fn from(error: &ResctrlError) -> Gap {
         match error {
             ResctrlError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -110,6 +122,7 @@ impl From<&ResctrlError> for Gap {
             }
             ResctrlError::Unsupported(why) => Gap::absent(why.clone()),
             ResctrlError::NoDomain { .. } => Gap::absent(error.to_string()),
+            error if error.is_passing() => Gap::not_yet(error.to_string()),
             _ => Gap::failed(error),
         }
     }

@@ -1,5 +1,6 @@
 //! Control groups: who belongs to a class of service, and what the class is allotted.
 
+use crate::error::MAKE_GROUP;
 use crate::file::{self, RawFile};
 use crate::schemata::{Resource, Schemata};
 use crate::{ResctrlError, monitor};
@@ -195,8 +196,14 @@ impl Group {
 /// The kernel's reason beside the errno. It is that of the last command of anybody, so it is read
 /// at once.
 pub(crate) fn refused(mount: &Path, doing: String, path: &Path, source: io::Error) -> ResctrlError {
-    let status = fs::read_to_string(mount.join("info/last_cmd_status")).unwrap_or_default();
-    let status = match status.trim() {
+    let said = fs::read_to_string(mount.join("info/last_cmd_status")).unwrap_or_default();
+    let mut lines: Vec<&str> =
+        said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // A write begins anew, but before 7.x the reasons of groups that could not be made pile up.
+    if doing == MAKE_GROUP {
+        lines.drain(..lines.len().saturating_sub(1));
+    }
+    let status = match lines.join("; ").as_str() {
         "" | "ok" => "it gave no reason".to_owned(),
         reason => reason.to_owned(),
     };

@@ -1,6 +1,6 @@
 //! The mounted tree: its groups, knobs and classes of service.
 
-use crate::ResctrlError;
+use crate::error::{MAKE_GROUP, ResctrlError};
 use crate::group::{Group, MONITORING, is_ours, refused};
 use crate::info::Info;
 use crate::knob::SchemataKnob;
@@ -122,7 +122,7 @@ impl Resctrl {
         match fs::create_dir(&dir) {
             Ok(()) => Ok(group),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(group),
-            Err(e) => Err(refused(&self.mount.path, "make group".to_owned(), &dir, e)),
+            Err(e) => Err(refused(&self.mount.path, MAKE_GROUP.to_owned(), &dir, e)),
         }
     }
 

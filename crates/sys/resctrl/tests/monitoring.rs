@@ -45,7 +45,8 @@ fn a_thread_of_another_class_is_refused_with_the_kernels_words() {
         class.add_task(std::process::id()).unwrap();
         let group = resctrl.create_monitoring("quell-a").unwrap();
         let error = group.add_task(std::process::id()).unwrap_err();
-        assert_eq!(error.status(), Some("Can't move task to different control group"), "{name}");
+        let why = error.status().unwrap();
+        assert!(why.starts_with("Can't move task to different control group; "), "{name}: {why}");
         // A class takes it out of a monitoring group.
         resctrl.default_group().add_task(std::process::id()).unwrap();
         group.add_task(std::process::id()).unwrap();
@@ -65,7 +66,14 @@ fn groups_to_count_run_out() {
     let error = resctrl.create_monitoring("quell-one-too-many").unwrap_err();
     assert!(error.is_exhausted(), "{error}");
     assert_eq!(error.status(), Some("Out of RMIDs"));
+    assert!(!error.is_passing() && matches!(Gap::from(&error), Gap::Failed(_)), "{error}");
     resctrl.create_monitoring("quell-1").unwrap();
+    // One that is given back is not to be had at once.
+    resctrl.remove_monitoring("quell-1").unwrap();
+    let error = resctrl.create_monitoring("quell-2-again").unwrap_err();
+    assert!(error.is_exhausted() && error.is_passing(), "{error}");
+    assert!(matches!(Gap::from(&error), Gap::NotYet(_)), "{error}");
+    resctrl.create_monitoring("quell-2-again").unwrap();
 }
 
 #[test]

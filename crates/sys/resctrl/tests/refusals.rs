@@ -109,7 +109,7 @@ fn an_ended_thread_and_an_offline_cpu_are_refused() {
         // Above pid_max on every machine.
         let error = group.add_task(4_999_999).unwrap_err();
         assert_eq!(error.errno(), Some(libc::ESRCH));
-        assert_eq!(error.status(), Some("No task 4999999"));
+        assert_eq!(error.status(), Some("No task 4999999; Error while processing task 4999999"));
         let error = group.set_cpus(&"700".parse().unwrap()).unwrap_err();
         assert_eq!(error.status(), Some("Can only assign online CPUs"));
     });

@@ -41,6 +41,8 @@ pub(crate) struct Kernel {
     online: BTreeSet<u32>,
     /// Monitoring groups are `mon_groups/NAME`, the default group "".
     pub(super) groups: BTreeMap<String, Group>,
+    /// RMIDs of monitoring groups that are gone, whose lines are still in the cache.
+    pub(super) dirty_rmids: usize,
     status: String,
 }
 
@@ -64,6 +66,7 @@ impl Kernel {
             domains: Vec::new(),
             online: (0..4).collect(),
             groups: BTreeMap::new(),
+            dirty_rmids: 0,
             status: "ok".into(),
         };
         kernel.domains = match kernel.resources.last() {
@@ -259,10 +262,13 @@ impl Kernel {
         let Ok(task) = text.trim().parse::<u32>() else {
             return Err(self.say("Task list parsing error", libc::EINVAL));
         };
-        if !Path::new(&format!("/proc/{task}")).exists() {
-            return Err(self.say(format!("No task {task}"), libc::ESRCH));
-        }
-        self.move_task(group, task)
+        let done = if Path::new(&format!("/proc/{task}")).exists() {
+            self.move_task(group, task)
+        } else {
+            Err(self.say(format!("No task {task}"), libc::ESRCH))
+        };
+        let more = format!("{}\nError while processing task {task}", self.status);
+        done.map_err(|errno| self.say(more, errno))
     }
 
     fn write_cpus(&mut self, group: &str, text: &str) -> Result<(), Refusal> {
@@ -310,8 +316,9 @@ impl Kernel {
     /// Removes one; what belonged to it goes back to the default group.
     pub(crate) fn rmdir(&mut self, parent: &str, name: &str) -> Result<(), Refusal> {
         if parent == "mon_groups" {
-            let gone = self.groups.remove(&monitoring::key(name));
-            return gone.map(drop).ok_or(libc::EPERM);
+            self.groups.remove(&monitoring::key(name)).ok_or(libc::EPERM)?;
+            self.dirty_rmids += 1;
+            return Ok(());
         }
         if !parent.is_empty() || name.is_empty() || !self.groups.contains_key(name) {
             return Err(libc::EPERM);

@@ -84,6 +84,11 @@ impl Kernel {
         if self.groups.len() >= rmids {
             return Err(self.say("Out of RMIDs", libc::ENOSPC));
         }
+        if self.groups.len() + self.dirty_rmids >= rmids {
+            // The kernel looks each second whether they are clean; here they are at the next try.
+            self.dirty_rmids = 0;
+            return Err(self.say("Out of RMIDs", libc::EBUSY));
+        }
         let group = self.fresh(STALE_BYTES);
         self.groups.insert(key(name), group);
         Ok(())
