@@ -10,8 +10,8 @@ use quell_model::blame::Finding;
 use quell_model::{Observer, ObserverParams};
 use quell_policy::Policy;
 use quell_types::{
-    Action, Experiment, Gap, Knob, Observation, Outcome, Proposal, Reading, Sample, Setting, Setup,
-    Tenant, Time, Verdict, Wish,
+    Action, CpuSet, Experiment, Gap, Knob, Observation, Outcome, Proposal, Reading, Sample,
+    Setting, Setup, Tenant, Time, Verdict, Wish,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -58,6 +58,8 @@ pub struct Engine {
     given_up: BTreeSet<Knob>,
     /// What an experiment holds and frees.
     playing: Option<Playing>,
+    /// CPUs that are there, as last told.
+    online: Option<CpuSet>,
 }
 
 /// What one step brought.
@@ -88,6 +90,7 @@ impl Engine {
             first_seen: BTreeMap::new(),
             given_up: BTreeSet::new(),
             playing: None,
+            online: None,
         }
     }
 
@@ -114,6 +117,9 @@ impl Engine {
         let observation = self.observer.observe(sample);
         self.repair.learn(&sample.outcomes);
         self.follow_experiment(sample);
+        if let Ok(online) = &sample.host.online_cpus {
+            self.online = Some(online.clone());
+        }
         let proposals = self.propose(&observation);
         let judged = self.judge(sample.time, proposals);
         let mut notes = Vec::new();
@@ -207,6 +213,9 @@ impl Engine {
                         self.first_seen.remove(&knob);
                     }
                 }
+                Some(Ok(real)) if self.lacks_only_unplugged(real, &wanted) => {
+                    self.repair.expect_anything(&knob);
+                }
                 Some(reading) => {
                     if self.shall_write(sample.time, &knob, &wanted, reading, notes) {
                         self.remember(&knob, reading);
@@ -216,6 +225,16 @@ impl Engine {
             }
         }
         order_actions(&sample.knobs, &changes)
+    }
+
+    /// Whether a CPU set lacks only CPUs that are not there: the kernel took them out (cgroup v1)
+    /// and would refuse them. They are put in again when they are back.
+    fn lacks_only_unplugged(&self, real: &Setting, wanted: &Setting) -> bool {
+        let (Setting::Cpus(real), Setting::Cpus(wanted)) = (real, wanted) else { return false };
+        let lacking = wanted.difference(real);
+        real.is_subset(wanted)
+            && !lacking.is_empty()
+            && self.online.as_ref().is_some_and(|online| lacking.is_disjoint(online))
     }
 
     /// Everything that shall stand: wishes, and the first settings of knobs no longer wished for.

@@ -19,6 +19,9 @@ pub enum ForeignChange {
 
 /// After so many repairs of one knob within [`INSISTS_WITHIN`] the other one insists.
 const INSISTS_AFTER: u32 = 5;
+/// So many where a knob is left to others at once, but the set has only lost CPUs: one that was
+/// unplugged and came back unseen looks the same.
+const SHRINKS_AFTER: u32 = 1;
 const INSISTS_WITHIN: Duration = Duration::from_secs(60);
 const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(30);
@@ -97,15 +100,35 @@ impl Repair {
             care.confirmed = None;
             return Advice::Write;
         }
-        if on_change == ForeignChange::GiveUp {
-            return Advice::GiveUp;
-        }
         if time.since(care.first_repair) > INSISTS_WITHIN {
             (care.repairs, care.first_repair) = (0, time);
         }
         care.repairs += 1;
-        if care.repairs > INSISTS_AFTER { Advice::GiveUp } else { Advice::Reassert }
+        let borne = match on_change {
+            ForeignChange::Reassert => INSISTS_AFTER,
+            ForeignChange::GiveUp if is_shrunk(wanted, real) => SHRINKS_AFTER,
+            ForeignChange::GiveUp => 0,
+        };
+        if care.repairs > borne {
+            return Advice::GiveUp;
+        }
+        // As long as our repair is not in place others have changed nothing again: a refusal is
+        // none of their doing.
+        care.confirmed = None;
+        Advice::Reassert
     }
+
+    /// Whatever the knob stands at next is no change by others.
+    pub(crate) fn expect_anything(&mut self, knob: &Knob) {
+        if let Some(care) = self.knobs.get_mut(knob) {
+            care.confirmed = None;
+        }
+    }
+}
+
+/// Whether a CPU set has lost CPUs and got none.
+fn is_shrunk(from: &Setting, to: &Setting) -> bool {
+    matches!((from, to), (Setting::Cpus(from), Setting::Cpus(to)) if to.is_subset(from))
 }
 
 #[cfg(test)]
@@ -155,6 +178,33 @@ mod tests {
         }
         assert_eq!(said[..5], vec![Advice::Reassert; 5]);
         assert_eq!(said[5], Advice::GiveUp);
+    }
+
+    #[test]
+    fn a_repair_that_is_refused_is_no_sign_that_others_insist() {
+        let mut repair = Repair::default();
+        repair.confirm(&knob(), &WANTED);
+        let mut advise =
+            |ms| repair.advise(at(ms), &knob(), &WANTED, &REAL, ForeignChange::Reassert);
+        assert_eq!(advise(0), Advice::Reassert);
+        for second in 1..30 {
+            assert_eq!(advise(second * 1000), Advice::Write, "they changed it once");
+        }
+    }
+
+    #[test]
+    fn a_set_that_only_lost_cpus_is_put_right_once_before_it_is_left_to_others() {
+        let cpus = |text: &str| Setting::Cpus(text.parse().unwrap());
+        let (knob, wanted) = (Knob::Cpus { tenant: "web".into() }, cpus("1-3"));
+        for (real, first) in [("1,3", Advice::Reassert), ("0-3", Advice::GiveUp)] {
+            let mut repair = Repair::default();
+            repair.confirm(&knob, &wanted);
+            let give_up = ForeignChange::GiveUp;
+            assert_eq!(repair.advise(at(0), &knob, &wanted, &cpus(real), give_up), first);
+            repair.confirm(&knob, &wanted);
+            let second = repair.advise(at(9_000), &knob, &wanted, &cpus(real), give_up);
+            assert_eq!(second, Advice::GiveUp, "{real}");
+        }
     }
 
     #[test]

@@ -82,6 +82,7 @@ impl Machine {
                 memory: Err(gap()),
                 power: Err(gap()),
                 frequency_khz: Err(gap()),
+                online_cpus: Err(gap()),
             },
             tenants: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -245,4 +246,34 @@ fn a_knob_that_was_given_up_is_not_wished_for_again() {
     assert!(refused(&entries[1]), "{:?}", entries[1]);
     assert!(quell_control::explain(&entries, &"jobs".into()).is_empty());
     assert!(entries.iter().all(|entry| entry.actions.is_empty()));
+}
+
+#[test]
+fn a_cpu_that_the_kernel_took_out_of_a_set_is_no_change_by_others() {
+    let knob = || Knob::Cpus { tenant: "web".into() };
+    let cpus = |text: &str| -> CpuSet { text.parse().unwrap() };
+    let within = KnobRange::Cpus { within: cpus("0-3"), exclusive: true };
+    let setup = Setup { knobs: BTreeMap::from([(knob(), within)]), ..Setup::default() };
+    let script = Script(BTreeMap::from([(1, vec![set(knob(), Setting::Cpus(cpus("1-3")))])]));
+    let params =
+        EngineParams { on_foreign_change: ForeignChange::GiveUp, ..EngineParams::default() };
+    let mut engine = Engine::new(setup, vec![Box::new(script)], params);
+    let mut step = |second, real: &str, online: &str| {
+        let mut sample = Machine::new().sample(second);
+        sample.knobs = BTreeMap::from([(knob(), Ok(Setting::Cpus(cpus(real))))]);
+        sample.host.online_cpus = Ok(cpus(online));
+        let decision = engine.step(&sample);
+        (decision.actions.len(), decision.entry.notes)
+    };
+    assert_eq!(step(1, "2-3", "0-3").0, 1, "the law's own wish");
+    step(2, "1-3", "0-3");
+    for second in [10, 20, 30] {
+        let gone = step(second, "1,3", "0-1,3");
+        assert_eq!(gone, (0, vec![]), "it could not be had");
+        let back = step(second + 1, "1,3", "0-3");
+        assert_eq!(back, (1, vec![]), "it is put in again");
+        assert_eq!(step(second + 2, "1-3", "0-3"), (0, vec![]));
+    }
+    let (_, notes) = step(40, "0-3", "0-3");
+    assert!(matches!(notes[..], [Note::GivenUp { .. }]), "this was somebody: {notes:?}");
 }

@@ -69,6 +69,16 @@ struct ServiceState {
     window: RequestWindow,
     inflation: Inflation,
     inflated: Option<(Reading<f64>, Time)>,
+    slow: Option<SlowReadings>,
+}
+
+/// What only full samples tell of a service.
+#[derive(Clone, Debug)]
+struct SlowReadings {
+    cpu_pressure: Reading<Fraction>,
+    egress: Reading<BytesPerSecond>,
+    memory: Reading<BytesPerSecond>,
+    llc_bytes: Reading<u64>,
 }
 
 impl Observer {
@@ -239,6 +249,7 @@ impl ServiceState {
         let tails = full.clone().and_then(|w| w.tails(p));
         let fast_tails = fast.and_then(|w| w.tails(p));
         let slack = |t: &Reading<quell_types::Tails>| t.clone().map(|t| spec.slo.slack(t.slo_s));
+        let slow = self.take_slow(time, reading);
         ServiceObservation {
             present: reading.identity.clone().map(|_| ()),
             slack: slack(&tails),
@@ -255,10 +266,10 @@ impl ServiceState {
             run_queue_p99_s: self.run_queue_p99_s.ok_or_else(|| no_run_queue(reading)),
             waits: self.waits.observe(time, reading),
             throttled: self.counters.throttled_frac(time, &reading.throttling),
-            cpu_pressure: self.cpu_pressure(time, reading),
-            egress: self.counters.egress.rate(time, &reading.egress_bytes).map(BytesPerSecond),
-            memory: self.counters.memory_rate(time, reading),
-            llc_bytes: reading.llc_bytes.clone(),
+            cpu_pressure: slow.cpu_pressure,
+            egress: slow.egress,
+            memory: slow.memory,
+            llc_bytes: slow.llc_bytes,
             restarted,
         }
     }
@@ -272,6 +283,24 @@ impl ServiceState {
     fn cpu_pressure(&mut self, time: Time, reading: &TenantReading) -> Reading<Fraction> {
         let total = reading.pressure.clone().map(|p| p.cpu_some_ns);
         self.counters.cpu_pressure.rate(time, &total).map(|ns| Fraction((ns / 1e9).min(1.0)))
+    }
+
+    /// Rates of what only full samples read; in a fast one those of the last full one.
+    fn take_slow(&mut self, time: Time, reading: &TenantReading) -> SlowReadings {
+        let fast = left_out(&reading.egress_bytes)
+            && left_out(&reading.pressure)
+            && left_out(&reading.memory);
+        if fast && let Some(slow) = &self.slow {
+            return slow.clone();
+        }
+        let slow = SlowReadings {
+            cpu_pressure: self.cpu_pressure(time, reading),
+            egress: self.counters.egress.rate(time, &reading.egress_bytes).map(BytesPerSecond),
+            memory: self.counters.memory_rate(time, reading),
+            llc_bytes: reading.llc_bytes.clone(),
+        };
+        self.slow = Some(slow.clone());
+        slow
     }
 
     /// Adds the requests since the last reading to the window; answers with their rate.

@@ -61,6 +61,7 @@ fn sample(ms: u64, web: TenantReading, jobs: TenantReading) -> Sample {
             memory: Err(gap()),
             power: Err(gap()),
             frequency_khz: Err(gap()),
+            online_cpus: Err(gap()),
         },
         tenants: BTreeMap::from([("web".into(), web), ("jobs".into(), jobs)]),
         links: BTreeMap::new(),
@@ -110,6 +111,38 @@ fn a_fast_sample_keeps_what_it_left_out() {
     let seen = observer.observe(&fast);
     assert_eq!(seen.batch[&"jobs".into()].cpu, Ok(Cpus(0.5)));
     assert_eq!(seen.services[&"web".into()].qps, Ok(500.0));
+}
+
+#[test]
+fn a_fast_sample_keeps_what_a_service_sends_too() {
+    let mut observer = Observer::new(setup(), ObserverParams::default());
+    let full = |n: u64| {
+        let mut reading = service(n, 1);
+        reading.egress_bytes = Ok(n * 1000);
+        reading.llc_bytes = Ok(4096);
+        reading
+    };
+    let fast = |n: u64| {
+        let requests = service(n, 1);
+        let mut reading = TenantReading::missing(&Gap::not_yet("fast sample"));
+        (reading.identity, reading.cpu_ns) = (requests.identity, requests.cpu_ns);
+        reading.requests = requests.requests;
+        reading
+    };
+    let no_batch = || batch(Err(Gap::not_yet("fast sample")));
+    let seen = observer.observe(&sample(0, fast(0), no_batch()));
+    assert!(seen.services[&"web".into()].egress.is_err(), "nothing to keep yet");
+    observer.observe(&sample(250, full(125), batch(Ok(0))));
+    observer.observe(&sample(1250, full(625), batch(Ok(0))));
+    let seen = observer.observe(&sample(1500, fast(750), no_batch()));
+    let web = &seen.services[&"web".into()];
+    assert_eq!(web.egress, Ok(BytesPerSecond(500_000.0)));
+    assert_eq!((web.llc_bytes.clone(), web.qps.clone()), (Ok(4096), Ok(500.0)));
+    // What fails in a full sample is a gap, whatever was known before.
+    let mut lost = full(875);
+    lost.egress_bytes = Err(Gap::failed("no such file"));
+    let seen = observer.observe(&sample(1750, lost, batch(Ok(0))));
+    assert!(seen.services[&"web".into()].egress.is_err());
 }
 
 #[test]

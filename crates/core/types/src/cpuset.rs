@@ -5,15 +5,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The highest CPU number that is accepted; Linux itself stops at 8192 CPUs.
 const MAX_CPU: u32 = 65_535;
 
-/// A set of logical CPUs. Its text form is the kernel's list: `0-3,8`.
+/// A set of logical CPUs. Its text form is the kernel's list: `0-3,8`. Clones share the set: each
+/// sample carries one for every group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct CpuSet(BTreeSet<u32>);
+pub struct CpuSet(Arc<BTreeSet<u32>>);
 
 /// A text that is no CPU list.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -66,24 +68,24 @@ impl CpuSet {
     /// CPUs of either.
     #[must_use]
     pub fn union(&self, other: &CpuSet) -> CpuSet {
-        CpuSet(self.0.union(&other.0).copied().collect())
+        self.0.union(&other.0).copied().collect()
     }
 
     /// CPUs of both.
     #[must_use]
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
-        CpuSet(self.0.intersection(&other.0).copied().collect())
+        self.0.intersection(&other.0).copied().collect()
     }
 
     /// CPUs of `self` that are not in `other`.
     #[must_use]
     pub fn difference(&self, other: &CpuSet) -> CpuSet {
-        CpuSet(self.0.difference(&other.0).copied().collect())
+        self.0.difference(&other.0).copied().collect()
     }
 
     /// Adds a CPU; false if it was there.
     pub fn insert(&mut self, cpu: u32) -> bool {
-        self.0.insert(cpu)
+        Arc::make_mut(&mut self.0).insert(cpu)
     }
 
     /// In rising order.
@@ -106,7 +108,7 @@ impl CpuSet {
 
 impl FromIterator<u32> for CpuSet {
     fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
-        CpuSet(cpus.into_iter().collect())
+        CpuSet(Arc::new(cpus.into_iter().collect()))
     }
 }
 
@@ -132,7 +134,7 @@ impl FromStr for CpuSet {
             }
             cpus.extend(low..=high);
         }
-        Ok(CpuSet(cpus))
+        Ok(CpuSet(Arc::new(cpus)))
     }
 }
 

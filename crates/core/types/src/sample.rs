@@ -1,8 +1,8 @@
 //! Raw readings of one moment. Counters only grow; rates are the model's business.
 
 use crate::{
-    BytesPerSecond, Knob, Link, LogHistogram, Outcome, Reading, Setting, TaskRecord, Tenant, Time,
-    Watts,
+    BytesPerSecond, CpuSet, Gap, Knob, Link, LogHistogram, Outcome, Reading, Setting, TaskRecord,
+    Tenant, Time, Watts,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -144,6 +144,14 @@ pub struct HostReading {
     pub power: Reading<BTreeMap<u32, Watts>>,
     /// Present frequency of each CPU in kHz.
     pub frequency_khz: Reading<BTreeMap<u32, u64>>,
+    /// CPUs that are there now, also in fast samples.
+    #[serde(default = "not_recorded")]
+    pub online_cpus: Reading<CpuSet>,
+}
+
+/// Records of before this was read.
+fn not_recorded<T>() -> Reading<T> {
+    Err(Gap::not_yet("not in this record"))
 }
 
 /// What is read of a shaped link. Byte counters are those of the shaper's classes.

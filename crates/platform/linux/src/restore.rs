@@ -92,6 +92,7 @@ impl LinuxUndoer {
                 }
             }
             Undo::EndProcess { pid, start_ns } => self.end(*pid, *start_ns),
+            Undo::EndMarked { mark } => self.end_marked(mark),
             Undo::Link { snapshot } => crate::links::undo(snapshot),
             Undo::UnitProperty { unit, property, value } => {
                 let systemctl = quell_cgroup::Systemctl::detect(self.layout.root())
@@ -122,6 +123,31 @@ impl LinuxUndoer {
     /// Whether the process is still the one that was meant.
     fn is_same(&self, pid: u32, start_ns: u64) -> bool {
         self.machine.process(pid).is_ok_and(|p| p.start_ns == start_ns && p.state != 'Z')
+    }
+
+    /// Ends all processes that were started under a mark.
+    fn end_marked(&self, mark: &str) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            let marked = self.marked(mark);
+            let Some(first) = marked.first() else { return Ok(()) };
+            if begun.elapsed() > END {
+                return Err(format!("process {first} does not end"));
+            }
+            marked.iter().for_each(|pid| crate::tasks::kill_process(*pid));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Processes with this mark in their environment. Those that ended have none any more.
+    fn marked(&self, mark: &str) -> Vec<u32> {
+        let entry = format!("{}={mark}", crate::tasks::MARK);
+        let carries = |pid: &u32| {
+            let path = self.layout.root().join(format!("proc/{pid}/environ"));
+            let environment = std::fs::read(path).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|own| own == entry.as_bytes())
+        };
+        self.machine.processes().into_iter().filter(carries).collect()
     }
 
     /// Ends a process of ours and its process group.

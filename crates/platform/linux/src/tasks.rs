@@ -5,7 +5,7 @@ use crate::queue::{Queue, QueueError};
 use quell_platform::{KnobJournal, Store, StoreError, Undo};
 use quell_topology::Machine;
 use quell_types::{TaskEnd, TaskId, TaskRecord, TaskState, Tenant, Time};
-use rustix::process::{Pid, Signal, kill_process_group as kill_group};
+use rustix::process::{Pid, Signal, kill_process as kill_one, kill_process_group as kill_group};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -17,14 +17,17 @@ use std::time::{Duration, Instant};
 /// its first instruction, so nothing of it ever runs outside.
 const ENTER: &str = r#"while [ "$1" != -- ]; do echo $$ > "$1" || exit 125; shift; done
 shift; exec "$@""#;
+/// The variable by which a restore finds what a task started, if its agent died before it wrote
+/// down the process.
+pub(crate) const MARK: &str = "QUELL_TASK";
 /// A stopped task gets this long to end by itself before it is killed.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// A task that runs.
 struct Running {
     child: Child,
-    /// The journal's key of the record by which a restore would end it.
-    key: String,
+    /// The journal's keys of the records by which a restore would end it.
+    keys: [String; 2],
     tenant: Tenant,
     started: Time,
     stopping: bool,
@@ -40,7 +43,7 @@ pub struct KeptTasks {
 impl KeptTasks {
     /// The journal's keys of the records by which a restore would end them.
     pub(crate) fn keys(&self) -> BTreeSet<String> {
-        self.running.values().map(|running| running.key.clone()).collect()
+        self.running.values().flat_map(|running| running.keys.clone()).collect()
     }
 }
 
@@ -52,6 +55,10 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// Starts a task in the group whose `cgroup.procs` files are given. Its output goes to a file.
+    ///
+    /// Two records: one before there is a process, by the mark that it will carry, so that a death
+    /// at any moment leaves nothing that runs; one by its id, since a program may overwrite its
+    /// environment.
     pub(crate) fn start<S: Store>(
         &mut self,
         queue: &Queue,
@@ -61,12 +68,15 @@ impl Tasks {
         (tenant, procs): (&Tenant, &[PathBuf]),
         output: &Path,
     ) -> Result<Result<(), String>, StoreError> {
+        let mark = format!("{task}.{}.{}", std::process::id(), clock::now().0);
+        let marked = format!("task marked {mark}");
+        journal.before_write(&marked, || vec![Undo::EndMarked { mark: mark.clone() }])?;
         let started = (|| -> Result<Child, String> {
             let row = queue.get(task).map_err(|error| error.to_string())?;
             if self.running.contains_key(&task) || row.record.state != TaskState::Ready {
                 return Err("it runs already".into());
             }
-            spawn(&row.record, procs, output).map_err(|error| error.to_string())
+            spawn(&row.record, procs, output, &mark).map_err(|error| error.to_string())
         })();
         let child = match started {
             Ok(child) => child,
@@ -85,8 +95,8 @@ impl Tasks {
             return Err(error);
         }
         let noted = queue.started(task, tenant, pid, start_ns, clock::wall_unix_ms());
-        let running =
-            Running { child, key, tenant: tenant.clone(), started: clock::now(), stopping: false };
+        let (keys, started) = ([marked, key], clock::now());
+        let running = Running { child, keys, tenant: tenant.clone(), started, stopping: false };
         self.running.insert(task, running);
         Ok(noted.map_err(|error| error.to_string()))
     }
@@ -173,7 +183,12 @@ impl Tasks {
     }
 }
 
-fn spawn(record: &TaskRecord, procs: &[PathBuf], output: &Path) -> std::io::Result<Child> {
+fn spawn(
+    record: &TaskRecord,
+    procs: &[PathBuf],
+    output: &Path,
+    mark: &str,
+) -> std::io::Result<Child> {
     std::fs::create_dir_all(output)?;
     let out = File::create(output.join(format!("{}.out", record.id)))?;
     let err = out.try_clone()?;
@@ -182,7 +197,7 @@ fn spawn(record: &TaskRecord, procs: &[PathBuf], output: &Path) -> std::io::Resu
     if let Some(directory) = &record.spec.directory {
         command.current_dir(directory);
     }
-    command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).spawn()
+    command.env(MARK, mark).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).spawn()
 }
 
 fn end_of(status: ExitStatus) -> TaskEnd {
@@ -197,6 +212,15 @@ pub(crate) fn kill_process_group(pid: u32) {
     signal(pid, Signal::KILL);
 }
 
+/// Kills one process that we started.
+pub(crate) fn kill_process(pid: u32) {
+    let number = i32::try_from(pid).ok().filter(|&n| n > 1);
+    if let Some(pid) = number.and_then(Pid::from_raw) {
+        // Gone already is as good.
+        let _ = kill_one(pid, Signal::KILL);
+    }
+}
+
 fn terminate(pid: u32) {
     signal(pid, Signal::TERM);
 }
@@ -208,3 +232,6 @@ fn signal(pid: u32, signal: Signal) {
         let _ = kill_group(pid, signal);
     }
 }
+
+#[cfg(test)]
+mod tests;

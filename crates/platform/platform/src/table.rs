@@ -51,6 +51,7 @@ impl Table {
             memory: Err(gap()),
             power: Err(gap()),
             frequency_khz: Err(gap()),
+            online_cpus: Err(gap()),
         }
     }
 }

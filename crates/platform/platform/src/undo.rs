@@ -61,6 +61,12 @@ pub enum Undo {
         /// Its start time, so that a reused id is left alone.
         start_ns: u64,
     },
+    /// End processes that carry this mark in their environment: what was started just before a
+    /// death, when nobody had written down its id yet.
+    EndMarked {
+        /// The value of the variable `QUELL_TASK`.
+        mark: String,
+    },
     /// Bring a link's queueing discipline back.
     Link {
         /// What the egress crate needs to do so.

@@ -27,6 +27,10 @@ impl Mask {
         Mask(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     pub(crate) fn first(&self) -> Option<usize> {
         let word = self.0.iter().position(|w| *w != 0)?;
         Some(word * 64 + self.0[word].trailing_zeros() as usize)
@@ -69,7 +73,7 @@ mod tests {
         assert_eq!(mask.iter().collect::<Vec<_>>(), [0, 63, 64, 65, 319]);
         mask.remove(0);
         assert_eq!(mask.first(), Some(63));
-        assert!(mask.contains(319) && !mask.contains(0));
+        assert!(mask.contains(319) && !mask.contains(0) && mask.len() == 4);
         assert_eq!(mask.and(&[64usize, 2].into_iter().collect()).first(), Some(64));
         assert_eq!(Mask::default().first(), None);
     }

@@ -7,6 +7,8 @@ use quell_types::{Cpu, CpuSet};
 use std::collections::BTreeMap;
 
 const DIR: &str = "sys/devices/system/cpu";
+/// Where the kernel lists the CPUs that are online.
+pub(crate) const ONLINE: &str = "sys/devices/system/cpu/online";
 
 /// A CPU with the first CPU of its core.
 struct Placed {
@@ -24,7 +26,7 @@ pub(crate) fn read(tree: &Tree, info: &CpuInfo) -> Vec<Cpu> {
 
 /// From sysfs; else, with less and less to go by, the CPUs of cpuinfo and of `/proc/stat`.
 fn online(tree: &Tree, info: &CpuInfo) -> CpuSet {
-    let listed = tree.cpu_list(&format!("{DIR}/online")).unwrap_or_default();
+    let listed = tree.cpu_list(ONLINE).unwrap_or_default();
     if !listed.is_empty() {
         return listed;
     }

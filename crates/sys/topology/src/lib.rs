@@ -20,7 +20,7 @@ mod text;
 pub use cpuinfo::CpuInfo;
 pub use process::{CgroupMembership, ProcessInfo};
 
-use quell_types::{CpuSet, CpuTimes, Pressure, Reading, Topology};
+use quell_types::{CpuSet, CpuTimes, Gap, Pressure, Reading, Topology};
 use std::path::{Path, PathBuf};
 use text::Tree;
 
@@ -79,6 +79,15 @@ impl Machine {
     #[must_use]
     pub fn hypervisor(&self) -> Option<String> {
         hypervisor::detect(&self.tree, &self.cpu_info()).map(str::to_owned)
+    }
+
+    /// CPUs that are online now.
+    ///
+    /// # Errors
+    /// A gap if the kernel does not tell.
+    pub fn online_cpus(&self) -> Reading<CpuSet> {
+        let text = self.tree.read(cpus::ONLINE)?;
+        text.trim().parse().map_err(|error| Gap::failed(format!("{}: {error}", cpus::ONLINE)))
     }
 
     /// CPU times of the machine since boot, all CPUs together (`/proc/stat`).

@@ -272,7 +272,7 @@ mod tests {
     fn an_experiment_says_what_all_that_were_held_do_together() {
         let mut measurer = Measurer::new(web(), Signal::Work, MeasureParams::default());
         let seen = measurer.trace(&trace([120, 100, 100, 120])).unwrap();
-        assert!((seen.ln_slowdown - 1.2_f64.ln()).abs() < 1e-9);
+        assert!((seen.ln_slowdown - libm::log(1.2)).abs() < 1e-9);
         assert!(seen.experiment);
         let doses: Vec<(&str, f64)> =
             seen.doses_cpus.iter().map(|(t, d)| (t.as_str(), *d)).collect();
@@ -300,7 +300,7 @@ mod tests {
             measurer.trace(&trace).unwrap().ln_slowdown
         };
         assert!(seen(Signal::Work).abs() < 1e-9);
-        assert!((seen(Signal::Latency) - 3_f64.ln()).abs() < 0.1, "{}", seen(Signal::Latency));
+        assert!((seen(Signal::Latency) - libm::log(3.0)).abs() < 0.1, "{}", seen(Signal::Latency));
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
             seen.push(measurer.drift(Time(1), (cost_us * 1e-6, rate), 1.0, &cpus(a)));
         }
         let [None, Some(drift), None, None] = &seen[..] else { panic!("{seen:?}") };
-        assert!((drift.ln_slowdown - 1.1_f64.ln()).abs() < 1e-9 && !drift.experiment);
+        assert!((drift.ln_slowdown - libm::log(1.1)).abs() < 1e-9 && !drift.experiment);
         assert!((drift.doses_cpus[&Tenant::from("a")] - 0.4).abs() < 1e-9);
         assert!(drift.variance >= 0.01);
         assert!(measurer.before.is_some(), "the load changed: begin anew from there");

@@ -91,7 +91,7 @@ pub(super) fn share(
 /// ln of the inflation that may be caused: what brings the services' CPU use to the target.
 fn allowance(params: &QuellParams, signals: &Signals, trust: f64) -> f64 {
     let rho = signals.rho_without_harm().max(0.01);
-    let room = (params.rho_target_frac / rho).ln().clamp(0.0, params.most_allowance_ln);
+    let room = libm::log(params.rho_target_frac / rho).clamp(0.0, params.most_allowance_ln);
     trust * room
 }
 

@@ -110,7 +110,7 @@ impl Harm {
         let victims = setup.services.iter();
         let ratios = victims.filter_map(|s| inflation_of(&s.name, trace, &params).ok());
         let Some(worst) = ratios.reduce(f64::max) else { return };
-        let harm = worst.max(0.1).ln() / cpus;
+        let harm = libm::log(worst.max(0.1)) / cpus;
         let known = self.groups.entry(group).or_default();
         // A plain mean of the first few, then the newest weigh most.
         known.experiments += 1;

@@ -46,7 +46,7 @@ impl Signals {
 
     /// CPU use of the services if batch did no harm, over the managed CPUs.
     pub(super) fn rho_without_harm(&self) -> f64 {
-        self.rho / self.inflation_ln.exp()
+        self.rho / libm::exp(self.inflation_ln)
     }
 
     pub(super) fn inputs(&self) -> Vec<Input> {
@@ -59,7 +59,7 @@ impl Signals {
         }
         inputs.push(Input::new("service_cpus", self.service_cpus));
         inputs.push(Input::new("qps", self.qps));
-        inputs.push(Input::new("inflation_ratio", self.inflation_ln.exp()));
+        inputs.push(Input::new("inflation_ratio", libm::exp(self.inflation_ln)));
         inputs
     }
 }

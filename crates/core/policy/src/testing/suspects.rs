@@ -67,7 +67,7 @@ impl<P: Policy> World<P> {
     fn cost_s(&mut self, requests: f64, held: &[Tenant]) -> f64 {
         let runs = self.harm_ln.iter().filter(|(group, _)| !held.contains(group));
         let ln: f64 = runs.map(|(group, ln)| ln * self.cpus(group) / CPUS).sum();
-        200e-6 * ln.exp() * (1.0 + SPREAD / requests.sqrt() * self.chance()).max(0.1)
+        200e-6 * libm::exp(ln) * (1.0 + SPREAD / requests.sqrt() * self.chance()).max(0.1)
     }
 
     fn chip(&mut self, experiment: &Experiment, running: bool) -> ChipTrace {

@@ -65,6 +65,7 @@ impl Linux {
             memory: if full { self.memory() } else { Err(later()) },
             power: if full { self.hardware.power(time) } else { Err(later()) },
             frequency_khz: if full { self.hardware.frequency_khz() } else { Err(later()) },
+            online_cpus: self.machine.online_cpus(),
         }
     }
 

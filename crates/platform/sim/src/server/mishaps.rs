@@ -82,8 +82,7 @@ impl Body {
     /// those of its parent.
     pub(crate) fn effective(&self, set: &CpuSet) -> Mask {
         let there = set.difference(&self.mishaps.offline);
-        let all = || self.setup.managed_cpus.difference(&self.mishaps.offline);
-        Mask::from(&if there.is_empty() { all() } else { there })
+        Mask::from(&if there.is_empty() { self.online_cpus() } else { there })
     }
 
     /// CPUs that a tenant may really run on.
@@ -91,12 +90,20 @@ impl Body {
         let knob = Knob::Cpus { tenant: tenant.clone() };
         match self.knobs.standing(&knob) {
             Some(Setting::Cpus(set)) => self.effective(&set).iter().map(|cpu| cpu as u32).collect(),
-            _ => self.setup.managed_cpus.difference(&self.mishaps.offline),
+            _ => self.online_cpus(),
         }
     }
 
+    /// CPUs that are there.
+    pub(crate) fn online_cpus(&self) -> CpuSet {
+        if self.mishaps.offline.is_empty() {
+            return self.setup.managed_cpus.clone();
+        }
+        self.setup.managed_cpus.difference(&self.mishaps.offline)
+    }
+
     pub(crate) fn unplug(&mut self, cpu: u32, legacy: bool) -> Result<(), String> {
-        let left = self.setup.managed_cpus.difference(&self.mishaps.offline);
+        let left = self.online_cpus();
         if !left.contains(cpu) || left.len() < 2 {
             return Err(format!("CPU {cpu} cannot go: Device or resource busy"));
         }

@@ -50,6 +50,7 @@ impl Body {
                 memory: later(),
                 power: later(),
                 frequency_khz: later(),
+                online_cpus: Ok(self.online_cpus()),
             };
         }
         let world = &self.world;
@@ -71,6 +72,7 @@ impl Body {
             frequency_khz: self
                 .powered(world.machine.clock.controllable, "frequency")
                 .map(|s| (0..).zip(s.khz.iter().copied()).collect()),
+            online_cpus: Ok(self.online_cpus()),
         }
     }
 

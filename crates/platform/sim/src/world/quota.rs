@@ -62,7 +62,9 @@ impl World {
 
     pub(super) fn quota_event(&mut self, group: usize) {
         self.settle_quota(group);
-        let (now, held) = (self.now, self.held_cpus(group));
+        let now = self.now;
+        let throttled = self.groups[group].quota.is_some_and(|q| q.throttled_since.is_some());
+        let held = if throttled { self.held_cpus(group) } else { 0 };
         let of = &mut self.groups[group];
         let active = of.runnable > 0;
         let Some(quota) = &mut of.quota else { return };
@@ -90,7 +92,7 @@ impl World {
         let of = &self.groups[group];
         let parked = |t: &&usize| self.threads[**t].state == State::Parked;
         let threads = of.threads.iter().filter(parked).count();
-        threads.min(of.cpus.iter().count()) as u64
+        threads.min(of.cpus.len()) as u64
     }
 
     /// Takes all threads of a group off their CPUs.

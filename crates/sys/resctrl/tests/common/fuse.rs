@@ -143,10 +143,11 @@ impl Filesystem for Served {
         reply.ok();
     }
 
+    // A reader that keeps its file open begins anew at offset 0, and then sees the present text.
     fn read(
         &self,
         _: &Request,
-        _: INodeNo,
+        inode: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -154,7 +155,14 @@ impl Filesystem for Served {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let state = self.0.lock().unwrap();
+        let mut state = self.0.lock().unwrap();
+        if offset == 0 {
+            let path = state.path(inode);
+            let Some(Node::File(text)) = state.kernel.read(&path) else {
+                return reply.error(Errno::ENODEV);
+            };
+            state.open.insert(handle.0, text);
+        }
         let text = state.open.get(&handle.0).map_or(&[][..], |text| text.as_bytes());
         let from = (offset as usize).min(text.len());
         let to = (from + size as usize).min(text.len());
