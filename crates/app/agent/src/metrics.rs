@@ -23,6 +23,12 @@ struct OfQuantile {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfResource {
+    service: String,
+    resource: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfBatch {
     batch: String,
 }
@@ -42,6 +48,7 @@ pub(crate) struct Metrics {
     qps: Family<OfService, Float>,
     load: Family<OfService, Float>,
     inflation: Family<OfService, Float>,
+    tolerated: Family<OfResource, Float>,
     service_cpu: Family<OfService, Float>,
     batch_cpu: Family<OfBatch, Float>,
     budget: Family<OfBatch, Float>,
@@ -63,6 +70,7 @@ impl Metrics {
             qps: Family::default(),
             load: Family::default(),
             inflation: Family::default(),
+            tolerated: Family::default(),
             service_cpu: Family::default(),
             batch_cpu: Family::default(),
             budget: Family::default(),
@@ -88,6 +96,8 @@ impl Metrics {
         r.register("service_load_ratio", "Rate over peak rate", self.load.clone());
         let inflation = "CPU time per request beside batch over the same with batch held";
         r.register("service_inflation_ratio", inflation, self.inflation.clone());
+        let tolerated = "Highest intensity of pressure that it tolerates, 0 to 1, by probes";
+        r.register("service_tolerated_ratio", tolerated, self.tolerated.clone());
         r.register("service_cpu_cpus", "CPUs in use", self.service_cpu.clone());
     }
 
@@ -141,6 +151,10 @@ impl Metrics {
             set(&self.load, &of, seen.load_frac.number());
             set(&self.inflation, &of, seen.inflation_ratio.number());
             set(&self.service_cpu, &of, seen.cpu_cpus.number());
+            for (resource, found) in &seen.tolerates {
+                let of = OfResource { service: name.to_string(), resource: resource.name() };
+                set(&self.tolerated, &of, Some(found.kept_percent / 100.0));
+            }
         }
     }
 
@@ -158,6 +172,7 @@ impl Metrics {
     /// Forgets all tenants (after a reload they may be others).
     pub(crate) fn clear(&self) {
         self.latency.clear();
+        self.tolerated.clear();
         for family in [
             &self.objective,
             &self.slack,
