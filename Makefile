@@ -60,7 +60,7 @@ bench: $(QUELL) setup
 	$(CARGO) $(RUNNER) run --release --package quell-egress --example inflation
 	$(SUDO) $(QUELL) bench signal --json bench-signal.json
 	$(SUDO) $(QUELL) bench signal --halting --json bench-signal-halting.json
-	$(SUDO) $(QUELL) pressure validate --parts linearity --report bench-pressure
+	$(SUDO) $(QUELL) pressure validate --parts linearity,timing --report bench-pressure
 	$(SUDO) $(QUELL) pressure validate --parts impact,crosstalk --rounds 3 --report bench-crosstalk
 	$(SUDO) $(QUELL) trial polluter --trials 60 --json bench-trial.json
 	$(SUDO) $(QUELL) trial polluter --trials 60 --harm none --json bench-trial-none.json

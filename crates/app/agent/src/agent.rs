@@ -6,6 +6,7 @@ use crate::decisions::DecisionLog;
 use crate::error::AgentError;
 use crate::heart::Heart;
 use crate::metrics::Metrics;
+use crate::profiles::{ProfileKeeper, with_profiles};
 use crate::serve::{self, Bound, Server};
 use crate::session::{Introduction, Session, SessionError};
 use crate::signals::Signals;
@@ -56,6 +57,8 @@ pub struct Agent {
     last: Option<Status>,
     /// Since when it guards with this configuration.
     since: Instant,
+    /// Where what probes find goes; none where none are made.
+    keeper: Option<ProfileKeeper>,
 }
 
 impl Agent {
@@ -64,7 +67,7 @@ impl Agent {
     ///
     /// # Errors
     /// Everything that is wrong, at once; then nothing is left changed.
-    pub fn open(config: Checked, options: AgentOptions) -> Result<Self, AgentError> {
+    pub fn open(mut config: Checked, options: AgentOptions) -> Result<Self, AgentError> {
         if !rustix::process::geteuid().is_root() {
             return Err(AgentError::Open(vec![OpenError::NotRoot]));
         }
@@ -73,9 +76,11 @@ impl Agent {
         let state = StateDir(PathBuf::from(&config.agent.state_dir));
         let lock = AgentLock::take(&state.0)?;
         let claims = Claims::take(&config)?;
+        with_profiles(&mut config, &this_machine()).iter().for_each(|why| (options.say)(why));
         let session = open_session(&config, &state, "started", options.say, KeptTasks::default())?;
         let metrics = open_metrics(&config, options.say)?;
         Ok(Self {
+            keeper: ProfileKeeper::of(&config, this_machine()),
             session: Some(session),
             claims,
             _lock: lock,
@@ -150,6 +155,7 @@ impl Agent {
     }
 
     fn show(&mut self, observation: &Observation) -> Result<(), AgentError> {
+        self.keep_tolerances();
         let bpf = self.bpf_stats();
         let Some(session) = &self.session else { return Ok(()) };
         let setup = quell_platform::Platform::setup(&session.platform);
@@ -162,6 +168,15 @@ impl Agent {
             ..Status::new(setup, observation, &session.engine)
         };
         self.publish(status)
+    }
+
+    /// A store that cannot be written is no reason not to guard.
+    fn keep_tolerances(&mut self) {
+        let (Some(keeper), Some(session)) = (&mut self.keeper, &self.session) else { return };
+        let kept = keeper.keep(&session.engine.tolerances(), crate::state::unix_ms());
+        if let Err(error) = kept {
+            (self.options.say)(&format!("what probes found is not kept: {error}"));
+        }
     }
 
     fn show_held(&mut self, why: String) -> Result<(), AgentError> {
@@ -209,8 +224,9 @@ impl Agent {
 
     /// Puts all knobs back and begins with the new configuration; with the old one if that fails.
     /// Tasks in groups that stay run on, unless it fails: then they begin again.
-    fn replace(&mut self, new: Checked) -> Result<(), AgentError> {
+    fn replace(&mut self, mut new: Checked) -> Result<(), AgentError> {
         let say = self.options.say;
+        with_profiles(&mut new, &this_machine()).iter().for_each(|why| say(why));
         let kept = self.session.as_mut().map(|session| session.platform.hand_over_tasks());
         self.close_session("stopped for a reload")?;
         self.claims = Claims::default();
@@ -219,6 +235,7 @@ impl Agent {
         }
         match self.reopen(&new, kept.unwrap_or_default()) {
             Ok(()) => {
+                self.keeper = ProfileKeeper::of(&new, this_machine());
                 self.config = new;
                 say("reloaded");
                 Ok(())
@@ -263,6 +280,11 @@ impl Agent {
             restore_state(Path::new("/"), &self.state).map_err(|e| failed(e.to_string()))?;
         if report.failed.is_empty() { Ok(()) } else { Err(failed(report.failed.join("; "))) }
     }
+}
+
+/// As profiles name it.
+fn this_machine() -> quell_profiler::Machine {
+    quell_profiler::Machine::of(&quell_topology::Machine::new("/").topology())
 }
 
 fn open_session(

@@ -4,10 +4,13 @@ use crate::decisions::read_entries;
 use crate::state::AgentState;
 use quell_control::{Entry, Explanation, Note};
 use quell_linux::StateDir;
-use quell_types::{Input, Knob, Setting, Tenant, Wish};
+use quell_types::{Input, Knob, Setting, SharedResource, Tenant, Verdict, Wish};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io;
+
+/// Older probes are left out.
+const LAST_PROBES: usize = 6;
 
 /// One knob of a tenant that a law has set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +34,21 @@ pub struct Limit {
     pub inputs: Vec<Input>,
 }
 
+/// A probe of what a service tolerates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Probed {
+    /// When, in milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Pressed on what.
+    pub resource: SharedResource,
+    /// How hard.
+    pub intensity_percent: f64,
+    /// By which rule.
+    pub rule: String,
+    /// On which inputs: what was known before is among them.
+    pub inputs: Vec<Input>,
+}
+
 /// Why a tenant stands as it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explained {
@@ -46,6 +64,8 @@ pub struct Explained {
     pub limits: Vec<Limit>,
     /// Whether tasks of the queue may run in it now; null if no law said.
     pub runs_tasks: Option<bool>,
+    /// The last probes of a service, the newest last.
+    pub probes: Vec<Probed>,
     /// When the journal was last written, in milliseconds since 1970; null if never.
     pub last_entry_unix_ms: Option<u64>,
 }
@@ -68,7 +88,9 @@ pub fn explain(state: &StateDir, tenant: &Tenant) -> io::Result<Explained> {
                 _ => None,
             }
         });
+    let probes: Vec<Probed> = entries.iter().flat_map(probes).collect();
     Ok(Explained {
+        probes: probes[probes.len().saturating_sub(LAST_PROBES)..].to_vec(),
         schema: "quell.explain/1".into(),
         tenant: tenant.clone(),
         agent,
@@ -97,6 +119,8 @@ impl Reader<'_> {
             Wish::Set { knob, .. } | Wish::Release { knob } => knob.tenant() == Some(self.tenant),
             Wish::RunTasks { tenant, .. } => tenant == self.tenant,
             Wish::Play(experiment) => experiment.groups.contains(self.tenant),
+            Wish::Probe(probe) => probe.service == *self.tenant,
+            Wish::EndProbe { .. } => false,
         };
         let mut kept = Entry { actions: Vec::new(), outcomes: Vec::new(), ..entry };
         kept.proposals.retain(|judged| concerns(&judged.proposal.wish));
@@ -112,6 +136,21 @@ pub(crate) const BEGINNINGS: [&str; 4] = ["started", "reloaded", "recovered", "r
 
 fn is_new_beginning(note: &Note) -> bool {
     matches!(note, Note::Agent { what } if BEGINNINGS.iter().any(|word| what.starts_with(word)))
+}
+
+/// The probes that an entry began.
+fn probes(entry: &Entry) -> impl Iterator<Item = Probed> + '_ {
+    let accepted = entry.proposals.iter().filter(|j| j.verdict == Verdict::Accepted);
+    accepted.filter_map(|judged| match &judged.proposal.wish {
+        Wish::Probe(probe) => Some(Probed {
+            unix_ms: entry.wall_unix_ms,
+            resource: probe.resource,
+            intensity_percent: probe.intensity_percent,
+            rule: judged.proposal.rule.to_string(),
+            inputs: judged.proposal.inputs.clone(),
+        }),
+        _ => None,
+    })
 }
 
 fn limit(of: Explanation) -> Limit {
@@ -149,7 +188,7 @@ mod tests {
     use crate::decisions::{DecisionLog, Decisions};
     use quell_control::Judged;
     use quell_linux::AgentLock;
-    use quell_types::{CpuBandwidth, Precedence, Proposal, Verdict};
+    use quell_types::{CpuBandwidth, Precedence, Proposal};
     use std::time::Duration;
 
     fn limited(ms: u64, cpus: f64, rule: &'static str) -> Entry {

@@ -1,7 +1,7 @@
 //! The laws as the configuration knows them, and policies made of what it says.
 
 use quell_config::{Checked, ConfigErrors, Laws};
-use quell_policy::{Law, LawParams, Policy, build};
+use quell_policy::{Law, LawParams, Policy, Refresh, RefreshParams, build};
 use std::time::Duration;
 
 /// All laws with their parameters, for [`quell_config::Raw::check`].
@@ -20,7 +20,7 @@ pub fn check_laws(config: &Checked) -> Result<(), ConfigErrors> {
     policies(config).map(drop)
 }
 
-/// The policies of the configured law.
+/// The policies of the configured law, and the one that makes probes if that is wanted.
 pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigErrors> {
     let name = config.agent.law.as_str();
     let refuse = |why: String| config.law_error(name, "", &why);
@@ -31,7 +31,14 @@ pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigE
     let mut params: LawParams =
         table.try_into().map_err(|e: toml::de::Error| refuse(e.to_string()))?;
     join_experiments(config, &mut params);
-    build(law, &params).map_err(|error| refuse(error.why))
+    let mut policies = build(law, &params).map_err(|error| refuse(error.why))?;
+    let probes = &config.agent.probes;
+    if probes.enabled && probes.max_share_frac > 0.0 {
+        let max_share_frac = probes.max_share_frac;
+        let params = RefreshParams { max_share_frac, ..RefreshParams::default() };
+        policies.push(Box::new(Refresh::new(params)));
+    }
+    Ok(policies)
 }
 
 /// `[agent.experiments]` bounds what the law may do by its own parameters.
@@ -75,6 +82,16 @@ mod tests {
         let text = format!("{LEAST}[law.quell]\nshrink_below_slack = 0.9\n");
         let error = check_laws(&check(&text)).unwrap_err().to_string();
         assert!(error.contains("quell.toml:4") && error.contains("grow_above_slack"), "{error}");
+    }
+
+    #[test]
+    fn probes_are_made_only_where_they_are_wanted() {
+        let names = |text: &str| -> Vec<&str> {
+            policies(&check(&format!("{text}{LEAST}"))).unwrap().iter().map(|p| p.name()).collect()
+        };
+        assert_eq!(names(""), ["quell"]);
+        assert_eq!(names("[agent.probes]\nenabled = true\n"), ["quell", "refresh"]);
+        assert_eq!(names("[agent.probes]\nenabled = true\nmax_share = 0\n"), ["quell"]);
     }
 
     #[test]

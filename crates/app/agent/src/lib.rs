@@ -27,6 +27,7 @@ mod laws;
 mod metrics;
 mod options;
 mod pace;
+mod profiles;
 mod serve;
 mod session;
 mod signals;
@@ -39,11 +40,14 @@ pub use ask::ask;
 pub use cost::AgentCost;
 pub use decisions::{DecisionLog, Decisions};
 pub use error::AgentError;
-pub use explain::{Explained, Limit, explain};
+pub use explain::{Explained, Limit, Probed, explain};
 pub use laws::{check_laws, known_laws};
 pub use options::linux_options;
+pub use profiles::{ProfileKeeper, with_profiles};
 pub use session::{Introduction, Session, SessionError};
 pub use signals::Signals;
 pub use state::{AgentState, note, restore};
-pub use status::{BatchStatus, GuardState, HostStatus, KnobStatus, ServiceStatus, Shown, Status};
+pub use status::{
+    BatchStatus, GuardState, HostStatus, KnobStatus, ServiceStatus, Shown, Status, ToleratedStatus,
+};
 pub use who::{VictimReport, WhoOptions, WhoReport, who};

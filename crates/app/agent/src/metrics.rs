@@ -26,6 +26,12 @@ struct OfQuantile {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfResource {
+    service: String,
+    resource: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfBatch {
     batch: String,
 }
@@ -53,6 +59,7 @@ pub(crate) struct Metrics {
     load: Family<OfService, Float>,
     inflation: Family<OfService, Float>,
     culprits: Family<OfCulprit, Float>,
+    tolerated: Family<OfResource, Float>,
     service_cpu: Family<OfService, Float>,
     batch_cpu: Family<OfBatch, Float>,
     budget: Family<OfBatch, Float>,
@@ -76,6 +83,7 @@ impl Metrics {
             load: Family::default(),
             inflation: Family::default(),
             culprits: Family::default(),
+            tolerated: Family::default(),
             service_cpu: Family::default(),
             batch_cpu: Family::default(),
             budget: Family::default(),
@@ -104,6 +112,8 @@ impl Metrics {
         r.register("service_inflation_ratio", inflation, self.inflation.clone());
         let culprit = "By what factor a batch group slows a service, as it is named or suspected";
         r.register("service_culprit_slowdown_ratio", culprit, self.culprits.clone());
+        let tolerated = "Highest intensity of pressure that it tolerates, 0 to 1, by probes";
+        r.register("service_tolerated_ratio", tolerated, self.tolerated.clone());
         r.register("service_cpu_cpus", "CPUs in use", self.service_cpu.clone());
     }
 
@@ -158,6 +168,10 @@ impl Metrics {
             set(&self.load, &of, seen.load_frac.number());
             set(&self.inflation, &of, seen.inflation_ratio.number());
             set(&self.service_cpu, &of, seen.cpu_cpus.number());
+            for (resource, found) in &seen.tolerates {
+                let of = OfResource { service: name.to_string(), resource: resource.name() };
+                set(&self.tolerated, &of, Some(found.kept_percent / 100.0));
+            }
         }
     }
 
@@ -199,6 +213,7 @@ impl Metrics {
         self.latency.clear();
         self.culprits.clear();
         *self.who.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.tolerated.clear();
         for family in [
             &self.objective,
             &self.slack,

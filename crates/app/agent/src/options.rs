@@ -17,8 +17,15 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
         links: if config.agent.law == "none" { Vec::new() } else { links(config) },
         managed_cpus: config.agent.manage.clone(),
         mount_resctrl: config.agent.mount_resctrl,
+        probe_program: if config.agent.probes.enabled { presser() } else { Vec::new() },
         ..LinuxOptions::new(&config.agent.state_dir)
     }
+}
+
+/// This very program, as what presses beside a service.
+fn presser() -> Vec<String> {
+    let program = format!("/proc/{}/exe", std::process::id());
+    vec![program, "pressure".to_owned()]
 }
 
 /// What the engine is told.

@@ -168,8 +168,9 @@ impl<P: Platform, D: Decisions> Session<P, D> {
         for note in &decision.entry.notes {
             self.heed(note)?;
         }
-        self.playing &= sample.experiments.is_empty();
-        self.playing |= decision.actions.iter().any(|a| matches!(a, Action::Play(_)));
+        self.playing &= sample.experiments.is_empty() && sample.probes.is_empty();
+        let begins = |a: &Action| matches!(a, Action::Play(_) | Action::Probe(_));
+        self.playing |= decision.actions.iter().any(begins);
         Ok(decision.observation)
     }
 
@@ -183,6 +184,8 @@ impl<P: Platform, D: Decisions> Session<P, D> {
             Action::StartTask { .. } => "start-task".into(),
             Action::StopTask { .. } => "stop-task".into(),
             Action::Play(_) => "experiment".into(),
+            Action::Probe(_) => "probe".into(),
+            Action::EndProbe { .. } => "probe-ended".into(),
         };
         if let Err(error) = self.platform.apply(action) {
             self.failed = Some(action.clone());
@@ -220,7 +223,7 @@ impl<P: Platform, D: Decisions> Session<P, D> {
             if self.told.len() < 1000 && self.told.insert(text.clone()) {
                 self.say(&text);
             }
-            self.playing &= !matches!(outcome.action, Action::Play(_));
+            self.playing &= !matches!(outcome.action, Action::Play(_) | Action::Probe(_));
         }
     }
 

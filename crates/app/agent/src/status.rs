@@ -3,9 +3,10 @@
 use crate::cost::AgentCost;
 use crate::who::{self, VictimReport};
 use quell_control::Engine;
+use quell_policy::Tolerance;
 use quell_types::{
     BatchObservation, Gap, Knob, Observation, Reading, ServiceObservation, ServiceSpec, Setting,
-    Setup, Tails, Tenant,
+    Setup, SharedResource, Tails, Tenant,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,20 @@ pub struct ServiceStatus {
     pub inflation_ratio: Shown,
     /// 99th percentile of the wait for a CPU, in milliseconds.
     pub run_queue_p99_ms: Shown,
+    /// What it tolerates of shared resources; empty where no probes are made.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tolerates: BTreeMap<SharedResource, ToleratedStatus>,
+}
+
+/// What a service tolerates of one shared resource, as probes have told.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToleratedStatus {
+    /// The highest intensity that it kept its quality under, 0..100.
+    pub kept_percent: f64,
+    /// The lowest at which it lost it; 100 if it never did.
+    pub lost_percent: f64,
+    /// Probes that told something.
+    pub probes: u32,
 }
 
 /// A batch group.
@@ -174,8 +189,11 @@ pub struct Status {
 impl Status {
     /// What can be seen of an observation and of what stands.
     pub(crate) fn new(setup: &Setup, observation: &Observation, engine: &Engine) -> Self {
+        let tolerances = engine.tolerances();
         let services = setup.services.iter().filter_map(|spec| {
-            Some((spec.name.clone(), service(spec, observation.services.get(&spec.name)?)))
+            let mut status = service(spec, observation.services.get(&spec.name)?);
+            status.tolerates = tolerances.get(&spec.name).map(tolerated).unwrap_or_default();
+            Some((spec.name.clone(), status))
         });
         let batch = observation.batch.iter();
         let batch = batch.map(|(name, seen)| (name.clone(), of_batch(name, seen, observation)));
@@ -219,6 +237,16 @@ impl Status {
     }
 }
 
+fn tolerated(
+    found: &BTreeMap<SharedResource, Tolerance>,
+) -> BTreeMap<SharedResource, ToleratedStatus> {
+    let one = |(resource, t): (&SharedResource, &Tolerance)| {
+        let (kept_percent, lost_percent) = (t.kept_percent, t.lost_percent);
+        (*resource, ToleratedStatus { kept_percent, lost_percent, probes: t.probes })
+    };
+    found.iter().map(one).collect()
+}
+
 fn service(spec: &ServiceSpec, seen: &ServiceObservation) -> ServiceStatus {
     let ms = |seconds: fn(&Tails) -> f64| Shown::of(&seen.tails, |tails| seconds(tails) * 1e3);
     ServiceStatus {
@@ -239,6 +267,7 @@ fn service(spec: &ServiceSpec, seen: &ServiceObservation) -> ServiceStatus {
         cpu_per_request_us: Shown::of(&seen.cpu_per_request_s, |s| s * 1e6),
         inflation_ratio: Shown::of(&seen.inflation, |i| *i),
         run_queue_p99_ms: Shown::of(&seen.run_queue_p99_s, |s| s * 1e3),
+        tolerates: BTreeMap::new(),
     }
 }
 

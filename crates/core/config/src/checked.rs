@@ -79,6 +79,8 @@ pub struct AgentConfig {
     pub mount_resctrl: bool,
     /// Whether and how much batch may be held to measure its harm.
     pub experiments: Experiments,
+    /// Whether and how much services are pressed to see what they tolerate.
+    pub probes: Probes,
     pub(crate) law_spot: Spot,
     pub(crate) manage_spot: Spot,
 }
@@ -114,6 +116,15 @@ pub struct Experiments {
     pub max_share_frac: f64,
     /// The longest single hold.
     pub max_length: Duration,
+}
+
+/// `[agent.probes]`: short pressure beside services that have slack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Probes {
+    /// Whether they are made at all.
+    pub enabled: bool,
+    /// The most of all time in which there may be such pressure, 0..0.01.
+    pub max_share_frac: f64,
 }
 
 /// How a service or batch group is found.
@@ -173,6 +184,8 @@ pub struct ServiceConfig {
     pub slo: Slo,
     /// The highest rate it sustains, in requests per second.
     pub peak_qps: Option<f64>,
+    /// The name by which its profile is kept.
+    pub profile: Option<String>,
     /// Where its latency comes from.
     pub latency: LatencySource,
     /// Links that it sends on.

@@ -44,7 +44,9 @@ impl Arbiter {
                 self.settle(knob);
                 Verdict::Accepted
             }
-            Wish::RunTasks { .. } | Wish::Play(_) => Verdict::Accepted,
+            Wish::RunTasks { .. } | Wish::Play(_) | Wish::Probe(_) | Wish::EndProbe { .. } => {
+                Verdict::Accepted
+            }
         }
     }
 

@@ -8,10 +8,10 @@ use crate::round::same_setting;
 use crate::tasks::{Allowance, dispatch};
 use quell_model::blame::Finding;
 use quell_model::{Observer, ObserverParams};
-use quell_policy::Policy;
+use quell_policy::{Policy, Tolerance};
 use quell_types::{
-    Action, CpuSet, Experiment, Gap, Knob, Observation, Outcome, Proposal, Reading, Sample,
-    Setting, Setup, Tenant, Time, Verdict, Wish,
+    Action, CpuSet, Experiment, Gap, Knob, Observation, Outcome, Probe, Proposal, Reading, Sample,
+    Setting, Setup, SharedResource, Tenant, Time, Verdict, Wish,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub struct Engine {
     playing: Option<Playing>,
     /// CPUs that are there, as last told.
     online: Option<CpuSet>,
+    /// Pressure beside a service, and its latest end.
+    probing: Option<(u64, Time)>,
 }
 
 /// What one step brought.
@@ -91,6 +93,7 @@ impl Engine {
             given_up: BTreeSet::new(),
             playing: None,
             online: None,
+            probing: None,
         }
     }
 
@@ -104,6 +107,12 @@ impl Engine {
     #[must_use]
     pub fn findings(&self) -> BTreeMap<Tenant, Finding> {
         self.policies.iter().flat_map(|due| due.policy.findings()).collect()
+    }
+
+    /// What services tolerate, as far as the policies find out while they guard.
+    #[must_use]
+    pub fn tolerances(&self) -> BTreeMap<Tenant, BTreeMap<SharedResource, Tolerance>> {
+        self.policies.iter().flat_map(|due| due.policy.tolerances()).collect()
     }
 
     /// The shortest period of the policies.
@@ -120,12 +129,14 @@ impl Engine {
         if let Ok(online) = &sample.host.online_cpus {
             self.online = Some(online.clone());
         }
+        self.follow_probe(sample);
         let proposals = self.propose(&observation);
         let judged = self.judge(sample.time, proposals);
         let mut notes = Vec::new();
         let mut actions = self.knob_actions(sample, &mut notes);
         actions.extend(dispatch(&sample.tasks, &self.allowances));
         let plays: Vec<Action> = plays(&judged).collect();
+        self.begin_probe(sample.time, &plays);
         self.begin_experiment(sample.time, &plays);
         actions.extend(plays);
         let entry = Entry {
@@ -140,11 +151,44 @@ impl Engine {
     }
 
     fn begin_experiment(&mut self, time: Time, plays: &[Action]) {
-        if let Some(Action::Play(experiment)) = plays.last() {
+        let experiments = plays.iter().rev().find(|a| matches!(a, Action::Play(_)));
+        if let Some(Action::Play(experiment)) = experiments {
             let bound = Duration::from_micros(experiment.bound_us) + PLAYED_LATE;
             let experiment = experiment.clone();
             self.playing = Some(Playing { experiment, until: time + bound, samples: 0 });
         }
+    }
+
+    fn begin_probe(&mut self, time: Time, plays: &[Action]) {
+        let of = |action: &Action| match action {
+            Action::Probe(probe) => Some((probe.id, time + probe.bound() + PLAYED_LATE)),
+            _ => None,
+        };
+        self.probing = plays.iter().find_map(of).or(self.probing);
+    }
+
+    /// Forgets a probe that ended, was refused, or was lost.
+    fn follow_probe(&mut self, sample: &Sample) {
+        let Some((id, until)) = self.probing else { return };
+        let is_it = |probe: &Probe| probe.id == id;
+        let refused = |o: &Outcome| {
+            o.error.is_some() && matches!(&o.action, Action::Probe(probe) if is_it(probe))
+        };
+        let ended = sample.probes.iter().any(|trace| is_it(&trace.probe));
+        if ended || sample.time > until || sample.outcomes.iter().any(refused) {
+            self.probing = None;
+        }
+    }
+
+    /// Experiments and probes would spoil each other: one at a time.
+    fn in_the_way(&self, wish: &Wish) -> Option<Verdict> {
+        let why = match wish {
+            Wish::Play(_) if self.probing.is_some() => "a probe is under way",
+            Wish::Probe(_) if self.playing.is_some() => "an experiment is being played",
+            Wish::Probe(_) if self.probing.is_some() => "another probe is under way",
+            _ => return None,
+        };
+        Some(Verdict::NotControllable { why: why.to_owned() })
     }
 
     /// Forgets an experiment that ended, was refused, or was lost.
@@ -188,7 +232,8 @@ impl Engine {
                 let allowance = Allowance { allowed: *allowed, at_most: *at_most };
                 self.allowances.insert(tenant.clone(), allowance);
             }
-            let verdict = match left_to_others(&self.given_up, &proposal.wish) {
+            let left = left_to_others(&self.given_up, &proposal.wish);
+            let verdict = match left.or_else(|| self.in_the_way(&proposal.wish)) {
                 Some(verdict) => verdict,
                 None => self.arbiter.consider(time, &self.setup, &proposal),
             };
@@ -293,8 +338,11 @@ fn left_to_others(given_up: &BTreeSet<Knob>, wish: &Wish) -> Option<Verdict> {
 }
 
 fn plays(judged: &[Judged]) -> impl Iterator<Item = Action> + '_ {
-    judged.iter().filter_map(|j| match &j.proposal.wish {
+    let accepted = judged.iter().filter(|j| j.verdict == Verdict::Accepted);
+    accepted.filter_map(|j| match &j.proposal.wish {
         Wish::Play(experiment) => Some(Action::Play(experiment.clone())),
+        Wish::Probe(probe) => Some(Action::Probe(probe.clone())),
+        Wish::EndProbe { id } => Some(Action::EndProbe { id: *id }),
         _ => None,
     })
 }

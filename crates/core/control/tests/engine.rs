@@ -89,6 +89,7 @@ impl Machine {
             knobs: self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),
             tasks: vec![],
             experiments: vec![],
+            probes: vec![],
             outcomes: vec![],
             link_capacity: BTreeMap::new(),
         }

@@ -114,6 +114,7 @@ impl Observer {
             knobs: sample.knobs.clone(),
             tasks: sample.tasks.clone(),
             experiments: sample.experiments.clone(),
+            probes: sample.probes.clone(),
         }
     }
 

@@ -68,6 +68,7 @@ fn sample(ms: u64, web: TenantReading, jobs: TenantReading) -> Sample {
         knobs: BTreeMap::new(),
         tasks: vec![],
         experiments: vec![],
+        probes: vec![],
         outcomes: vec![],
         link_capacity: BTreeMap::new(),
     }

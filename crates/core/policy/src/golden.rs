@@ -40,7 +40,12 @@ fn params() -> LawParams {
     let mut params = LawParams::default();
     params.heracles.peak_dram_bytes_per_s = Some(45e9);
     params.heracles.cool_down_s = 20.0;
-    let point = |load_frac| ServiceBandwidth { load_frac, bytes_per_s: load_frac * 5e9 };
+    let point = |load_frac| ServiceBandwidth {
+        load_frac,
+        bytes_per_s: load_frac * 5e9,
+        cores: None,
+        ways: None,
+    };
     params.heracles.service_bandwidth = vec![point(0.0), point(1.0)];
     params
 }

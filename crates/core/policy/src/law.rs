@@ -8,9 +8,10 @@ use crate::none::None;
 use crate::os_only::{OsOnly, OsOnlyParams};
 use crate::parties::{Parties, PartiesParams};
 use crate::quell::{Quell, QuellParams};
+use crate::refresh::Tolerance;
 use crate::thesis::{Thesis, ThesisParams};
 use quell_model::blame::Finding;
-use quell_types::{Observation, Proposal, Setup, Tenant};
+use quell_types::{Observation, Proposal, Setup, SharedResource, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +34,11 @@ pub trait Policy: Send {
 
     /// Who slows each service, as far as this policy finds out.
     fn findings(&self) -> BTreeMap<Tenant, Finding> {
+        BTreeMap::new()
+    }
+
+    /// What services tolerate of shared resources, as far as this policy finds out.
+    fn tolerances(&self) -> BTreeMap<Tenant, BTreeMap<SharedResource, Tolerance>> {
         BTreeMap::new()
     }
 

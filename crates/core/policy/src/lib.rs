@@ -23,6 +23,7 @@ mod parts;
 #[cfg(test)]
 mod properties;
 mod quell;
+mod refresh;
 #[cfg(test)]
 mod testing;
 mod thesis;
@@ -40,5 +41,6 @@ pub use os_only::OsOnlyParams;
 pub use parties::PartiesParams;
 pub use parts::OnDisable;
 pub use quell::{Quell, QuellParams};
+pub use refresh::{Refresh, RefreshParams, Tolerance};
 pub use thesis::{DramLimiter, Profile, ThesisParams};
 pub use who::{Who, WhoParams};

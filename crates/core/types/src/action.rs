@@ -1,6 +1,6 @@
 //! What a platform is asked to do, and what came of it.
 
-use crate::{Knob, Setting, TaskId, Tenant, Time};
+use crate::{Knob, Probe, Setting, TaskId, Tenant, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -32,6 +32,13 @@ pub enum Action {
     },
     /// Play a coded shift of groups' duty, to see who hurts whom.
     Play(Experiment),
+    /// Press on one shared resource beside a service for a moment, to see what it tolerates.
+    Probe(Probe),
+    /// End that pressure at once; what was seen until then is in the next sample.
+    EndProbe {
+        /// Which.
+        id: u64,
+    },
 }
 
 /// Groups frozen and freed after a code, chip by chip, played by the platform with a dead-man

@@ -13,6 +13,7 @@ mod ids;
 mod knob;
 mod observation;
 mod pairs;
+mod probe;
 mod proposal;
 mod reading;
 mod sample;
@@ -31,6 +32,7 @@ pub use observation::{
     BatchObservation, HostObservation, LinkObservation, Observation, ServiceObservation, Tails,
     Waits,
 };
+pub use probe::{PROBE_GROUP, Probe, ProbeTrace, SharedResource};
 pub use proposal::{Input, Precedence, Proposal, Verdict, Wish};
 pub use reading::{Gap, Reading};
 pub use sample::{

@@ -1,8 +1,8 @@
 //! What a policy sees: rates and windows, derived from samples by the model.
 
 use crate::{
-    BytesPerSecond, Cpus, ExperimentTrace, Fraction, Knob, Link, Reading, Setting, TaskRecord,
-    Tenant, Time, Watts,
+    BytesPerSecond, Cpus, ExperimentTrace, Fraction, Knob, Link, ProbeTrace, Reading, Setting,
+    TaskRecord, Tenant, Time, Watts,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -171,4 +171,7 @@ pub struct Observation {
     pub tasks: Vec<TaskRecord>,
     /// Experiments that ended since the sample before.
     pub experiments: Vec<ExperimentTrace>,
+    /// Probes that ended since the sample before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbeTrace>,
 }

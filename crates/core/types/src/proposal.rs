@@ -1,6 +1,6 @@
 //! What a policy wants, why, and what became of it. Reasons are data.
 
-use crate::{Experiment, Knob, Setting, Tenant};
+use crate::{Experiment, Knob, Probe, Setting, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -53,6 +53,13 @@ pub enum Wish {
     },
     /// Play an experiment once.
     Play(Experiment),
+    /// Press beside a service for a moment.
+    Probe(Probe),
+    /// End that at once.
+    EndProbe {
+        /// Which.
+        id: u64,
+    },
 }
 
 /// A value that a rule looked at.

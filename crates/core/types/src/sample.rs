@@ -1,8 +1,8 @@
 //! Raw readings of one moment. Counters only grow; rates are the model's business.
 
 use crate::{
-    BytesPerSecond, CpuSet, Gap, Knob, Link, LogHistogram, Outcome, Reading, Setting, TaskRecord,
-    Tenant, Time, Watts,
+    BytesPerSecond, CpuSet, Gap, Knob, Link, LogHistogram, Outcome, ProbeTrace, Reading, Setting,
+    TaskRecord, Tenant, Time, Watts,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -216,6 +216,9 @@ pub struct Sample {
     pub tasks: Vec<TaskRecord>,
     /// Experiments that ended since the last sample.
     pub experiments: Vec<ExperimentTrace>,
+    /// Probes that ended since the last sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbeTrace>,
     /// Actions that ended since the last sample, for the journal.
     pub outcomes: Vec<Outcome>,
     /// Free capacity of links as configured, so that a replay needs no configuration.

@@ -53,7 +53,7 @@ pub use meter::{FeedReader, FeedReading};
 pub use options::{Idle, NetworkOptions, Options, PageSize, StorageOptions};
 pub use polluter::{Armed, Running, arm, run};
 pub use region::keep_memory_in;
-pub use report::{End, Progress, Report, ThreadReport};
+pub use report::{End, Progress, Report, ThreadReport, Timing};
 pub use resource::{Resource, Unit};
 pub use sink::Sink;
 pub use stop::{Stop, bound_process, die_with_parent};

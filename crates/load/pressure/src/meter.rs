@@ -29,7 +29,9 @@ pub(crate) struct Slot {
     busy_ns: AtomicU64,
     cpu_ns: AtomicU64,
     footprint_bytes: AtomicU64,
-    spare: [AtomicU64; 2],
+    /// When the first burst was done and when the last one was, after the start; 0: not yet.
+    first_ns: AtomicU64,
+    last_ns: AtomicU64,
 }
 
 /// A slot's contents, or the sum of several.
@@ -64,6 +66,25 @@ impl Slot {
 
     pub(crate) fn set_cpu(&self, time: Duration) {
         self.cpu_ns.store(nanos(time), Relaxed);
+    }
+
+    /// Notes when its first burst was done; later calls change nothing.
+    pub(crate) fn note_first(&self, after: Duration) {
+        if self.first_ns.load(Relaxed) == 0 {
+            self.first_ns.store(nanos(after).max(1), Relaxed);
+        }
+    }
+
+    /// Notes when it stopped pressing.
+    pub(crate) fn note_last(&self, after: Duration) {
+        self.last_ns.store(nanos(after).max(1), Relaxed);
+    }
+
+    /// When the first burst was done and when pressing ended, after the start; none: not yet.
+    pub(crate) fn ends(&self) -> (Option<Duration>, Option<Duration>) {
+        let read = |ns: &AtomicU64| Some(ns.load(Relaxed)).filter(|ns| *ns > 0);
+        let span = |ns: &AtomicU64| read(ns).map(Duration::from_nanos);
+        (span(&self.first_ns), span(&self.last_ns))
     }
 
     pub(crate) fn set_footprint(&self, bytes: u64) {

@@ -2,12 +2,12 @@
 
 use crate::dial::Dial;
 use crate::jobs::{self, Job};
-use crate::meter::{Counts, Meter};
+use crate::meter::{Counts, Meter, Slot};
 use crate::report::{SCHEMA, course};
 use crate::worker::{self, Orders};
 use crate::{
     Duty, End, HugePages, Idle, Intensity, Options, PressureError, Progress, Report, Resource,
-    Sink, Stop, ThreadReport, hugepages,
+    Sink, Stop, ThreadReport, Timing, hugepages,
 };
 use quell_types::Topology;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,6 +37,8 @@ struct Crew {
     cpus: Vec<Option<u32>>,
     huge_pages: Option<HugePages>,
     notes: Vec<String>,
+    /// What arming took.
+    armed_in: Duration,
     _sink: Option<Sink>,
 }
 
@@ -63,6 +65,7 @@ pub fn run(
 /// Checks the options and makes everything ready: threads bound, memory mapped and touched, flows
 /// connected. Pressure starts with [`Armed::start`], within microseconds.
 pub fn arm(options: &Options, topology: &Topology, stop: &Stop) -> Result<Armed, PressureError> {
+    let begun = Instant::now();
     options.check(topology)?;
     let cpus = jobs::seats(options, topology)?;
     let jobs = jobs::plan(options, topology, &cpus, stop)?;
@@ -75,10 +78,12 @@ pub fn arm(options: &Options, topology: &Topology, stop: &Stop) -> Result<Armed,
         cpus,
         huge_pages: None,
         notes: jobs.notes,
+        armed_in: Duration::ZERO,
         _sink: jobs.sink,
     };
     crew.muster(jobs.jobs)?;
     crew.huge_pages = hugepages::look(&jobs.addresses);
+    crew.armed_in = begun.elapsed();
     Ok(Armed { crew })
 }
 
@@ -249,6 +254,23 @@ impl Running {
         Ok(self.report(elapsed.min(limit), ended_by, notes))
     }
 
+    /// How fast it was armed, at work and still again, if it was to end after `asked`.
+    fn timing(&self, asked: Duration, ended_by: End) -> Timing {
+        let ms = |span: Duration| span.as_secs_f64() * 1e3;
+        let ends: Vec<_> = self.crew.meter.slots().iter().map(Slot::ends).collect();
+        // The last thread counts; one that never worked leaves both open.
+        let first = ends.iter().map(|(first, _)| *first).collect::<Option<Vec<_>>>();
+        let last = ends.iter().map(|(_, last)| *last).collect::<Option<Vec<_>>>();
+        let latest = |spans: Option<Vec<Duration>>| spans.and_then(|s| s.into_iter().max());
+        let by_signal = !matches!(ended_by, End::Time | End::Caller);
+        let stop = latest(last).filter(|_| !by_signal);
+        Timing {
+            arm_ms: ms(self.crew.armed_in),
+            start_ms: latest(first).map(ms),
+            stop_ms: stop.map(|last| ms(last.saturating_sub(asked))),
+        }
+    }
+
     fn report(&self, elapsed: Duration, ended_by: End, notes: Vec<String>) -> Report {
         let crew = &self.crew;
         let seconds = elapsed.as_secs_f64().max(1e-9);
@@ -271,6 +293,7 @@ impl Running {
             footprint_bytes: total.footprint_bytes,
             huge_pages: crew.huge_pages.clone(),
             ended_by,
+            timing: self.timing(elapsed, ended_by),
             threads: threads.map(|(slot, cpu)| thread_report(slot.counts(), *cpu)).collect(),
             notes,
         }

@@ -75,6 +75,19 @@ pub struct ThreadReport {
     pub latency_ns: Option<f64>,
 }
 
+/// How fast pressure came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Timing {
+    /// From the wish until everything was mapped, touched and connected.
+    pub arm_ms: f64,
+    /// From the start of the armed polluter until its last thread had done a burst of work; null if
+    /// one never worked (intensity 0).
+    pub start_ms: Option<f64>,
+    /// From the wish to end (or the end of the time) until the last thread had stopped pressing,
+    /// before anything is unmapped; null where a signal ended it, whose moment is not known.
+    pub stop_ms: Option<f64>,
+}
+
 /// What was done, in all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
@@ -109,6 +122,8 @@ pub struct Report {
     pub huge_pages: Option<HugePages>,
     /// Why it ended.
     pub ended_by: End,
+    /// How fast it came and went.
+    pub timing: Timing,
     /// Each thread.
     pub threads: Vec<ThreadReport>,
     /// What else a reader should know.

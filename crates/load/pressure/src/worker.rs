@@ -82,6 +82,7 @@ pub(crate) fn run(
     let mut notes = Vec::new();
     if let Some(start) = orders.await_start() {
         notes.extend(press(orders, slot, start, kernel.as_mut()).err());
+        slot.note_last(start.elapsed());
     }
     slot.set_cpu(cpu_time());
     notes.extend(kernel.notes());
@@ -119,6 +120,7 @@ fn press(
                     next_sample = now + SAMPLE;
                 }
                 let then = start.elapsed();
+                slot.note_first(then);
                 slot.add_busy(then.saturating_sub(now));
                 now = then;
             }

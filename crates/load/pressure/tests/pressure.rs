@@ -99,6 +99,9 @@ fn every_kernel_reports_its_work_in_its_unit() {
         assert!((report.work_per_s / rate - 1.0).abs() < 1e-9);
         assert_eq!(report.ended_by, End::Time);
         assert!((report.seconds - options.seconds).abs() < 1e-6, "{report:?}");
+        let timing = report.timing;
+        assert!(timing.arm_ms > 0.0 && timing.start_ms.is_some_and(|ms| ms > 0.0), "{report:?}");
+        assert!(timing.stop_ms.is_some_and(|ms| ms >= 0.0), "{report:?}");
         assert!(report.latency_ns.is_some_and(|ns| ns > 0.0), "{report:?}");
         // What lies in registers, files or the network needs no pages, nor does code.
         let pages = [Unit::Accesses, Unit::Bytes].contains(&unit);
@@ -122,6 +125,7 @@ fn no_intensity_is_no_work() {
         options.network.link_bits_per_s = Some(1e9);
         let report = press(&options);
         assert_eq!((report.work, report.latency_ns), (0, None), "{resource}");
+        assert_eq!(report.timing.start_ms, None, "{resource}: it never worked");
     }
 }
 

@@ -19,6 +19,7 @@ fn main() -> Result<(), ProfileError> {
     pressure.llc_bytes = std::env::var("LLC_BYTES").ok().and_then(|bytes| bytes.parse().ok());
     let options = ValidateOptions {
         linearity: true,
+        timing: true,
         impact: only.is_empty(),
         crosstalk: only.is_empty(),
         only,

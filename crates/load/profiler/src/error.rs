@@ -19,7 +19,7 @@ pub enum ProfileError {
         source: PressureError,
     },
     /// Somebody asked to stop. What was begun has been put back.
-    #[error("stopped before the end: nothing was written")]
+    #[error("stopped before the end")]
     Stopped,
     /// The program cannot be started.
     #[error("cannot start {program}: {source}")]
@@ -57,6 +57,19 @@ pub enum ProfileError {
         tried: String,
         /// The longest run that is repeated.
         longest_s: f64,
+    },
+    /// Nothing shows the progress of a workload that runs already.
+    #[error(
+        "{what} shows no progress in {seconds:.1} s ({tried}): give the command itself after --, \
+         or a service with a port that is asked while it is measured"
+    )]
+    Unseen {
+        /// What was watched.
+        what: String,
+        /// For how long.
+        seconds: f64,
+        /// Which signals were tried.
+        tried: String,
     },
     /// The progress went to nothing during the measurement.
     #[error("{0} made no progress any more: it ended, or it waits for something")]

@@ -5,6 +5,8 @@
 //! |---|---|---|
 //! | [`profile()`] | tolerated and caused, one number a resource, with intervals | `trial.rs` |
 //! | [`predict`] | slowdown of two workloads together, from their profiles | `predict/model.rs` |
+//! | [`ProfileStore`] | profiles that are kept, by workload and machine | `store.rs` |
+//! | [`bandwidth()`] | memory traffic of a service by load, cores and ways | `bandwidth.rs` |
 //! | [`tune()`] | what to change first in a program | `tune.rs` |
 //! | [`validate()`] | whether the kernels do what they say: linearity, impact, cross-talk | `validate/mod.rs` |
 //!
@@ -17,6 +19,8 @@
 //! owner is dropped, pressure ends by its own clock.
 //! Invariant: a workload that was running before is never stopped.
 
+mod bandwidth;
+mod beside;
 mod curve;
 mod desk;
 mod error;
@@ -25,29 +29,35 @@ pub mod predict;
 mod profile;
 mod search;
 pub mod stats;
+mod store;
 mod subject;
 mod trial;
 mod tune;
 mod validate;
 mod victim;
 
+pub use bandwidth::{
+    BandwidthModel, BandwidthPoint, BandwidthStep, Rig, bandwidth, bandwidth_steps,
+};
 pub use curve::{Curve, Level, tolerated};
 pub use desk::{Seats, at_desk};
 pub use error::ProfileError;
 pub use machine::Machine;
 pub use profile::{
-    Animal, Class, CurvePoint, PROFILE_SCHEMA, Profile, ProfileOptions, QUICK, Workload, profile,
-    scope, yardstick,
+    Animal, Class, CurvePoint, PROFILE_SCHEMA, Profile, ProfileOptions, QUICK, ToleratedAt,
+    Workload, profile, scope, yardstick,
 };
 pub use search::{LEAST, MOST, Search, Verdict, verdict};
 pub use stats::Estimate;
+pub use store::{Kept, ProfileStore, StoreError};
 pub use subject::{
-    Group, LaunchOptions, Metric, Progress, Repeated, Speed, Steady, Subject, launch, looped,
+    Counter, Group, LaunchOptions, Metric, Progress, Repeated, Speed, Steady, Subject, launch,
+    looped,
 };
 pub use trial::{Effort, Found};
 pub use tune::{Advice, TUNE_SCHEMA, Tuning, tune};
 pub use validate::{
-    Crosstalk, Impact, ImpactPoint, KernelLinearity, LevelValue, VALIDATE_SCHEMA, ValidateOptions,
-    Validation, validate,
+    Crosstalk, Impact, ImpactPoint, KernelLinearity, KernelTiming, LevelValue, VALIDATE_SCHEMA,
+    ValidateOptions, Validation, validate,
 };
 pub use victim::{Chase, Habit, Victim};

@@ -9,6 +9,7 @@
 //! Quiet means that the pressure's threads spin on PAUSE: its CPU is awake in both windows, so waking and
 //! clock speed are not taken for interference.
 
+use crate::beside::{Window, ratios};
 use crate::curve::Level;
 use crate::desk::{pause, percent};
 use crate::search::{MOST, Search, Verdict, verdict};
@@ -64,8 +65,10 @@ pub struct Found {
     /// The reporter's rate beside the workload over its rate beside nothing; empty where the
     /// workload must not be stopped.
     pub reporter: Vec<f64>,
-    /// Why the search ended before its end.
+    /// Whether the search ended before its end.
     pub cut_short: bool,
+    /// Why there is no reporter, if it was tried.
+    pub no_reporter: Option<String>,
 }
 
 /// The two sides of a trial.
@@ -106,6 +109,11 @@ impl Trial<'_> {
         self.fill(&mut found, end)?;
         if self.subject.can_rest() {
             found.reporter = self.reporter()?;
+        } else {
+            match self.reporter_beside()? {
+                Ok(ratios) => found.reporter = ratios,
+                Err(why) => found.no_reporter = Some(why),
+            }
         }
         self.pressure.mute();
         Ok(found)
@@ -213,6 +221,25 @@ impl Trial<'_> {
         Ok(ratios)
     }
 
+    /// The same beside a workload that must not be stopped (`beside.rs`).
+    fn reporter_beside(&mut self) -> Result<Result<Vec<f64>, String>, ProfileError> {
+        let cpu_time = |subject: &dyn Subject| subject.cpu_time();
+        if cpu_time(self.subject).is_none() {
+            return Ok(Err("what it causes is not known: its CPU time cannot be read".to_owned()));
+        }
+        self.pressure.turn_to(percent(100.0));
+        pause(self.effort.settle * WARM_UP, self.stop)?;
+        let mut windows = Vec::new();
+        for _ in 0..BESIDE_WINDOWS {
+            let (mark, from) = (Mark::of(self.pressure), cpu_time(self.subject));
+            pause(BESIDE_WINDOW, self.stop)?;
+            let (rate, wall) = (mark.rate(self.pressure), mark.age().as_secs_f64());
+            let used = cpu_time(self.subject).zip(from).and_then(|(to, from)| to.checked_sub(from));
+            windows.extend(used.map(|used| Window { used: used.as_secs_f64() / wall, rate }));
+        }
+        Ok(ratios(&windows))
+    }
+
     /// The reporter's rate while the workload rests.
     fn alone(&mut self) -> Result<f64, ProfileError> {
         self.settle()?;
@@ -224,6 +251,9 @@ impl Trial<'_> {
 
 /// Before the first look at a reporter: so many times as long as after each turn of the dial.
 const WARM_UP: u32 = 8;
+/// Windows beside a workload that is not stopped, short enough to fall between its bursts.
+const BESIDE_WINDOW: Duration = Duration::from_millis(3);
+const BESIDE_WINDOWS: usize = 320;
 
 /// A kernel's counters at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -237,6 +267,11 @@ impl Mark {
     /// Now.
     pub(crate) fn of(kernel: &Running) -> Mark {
         Mark { work: kernel.work(), cpu: kernel.cpu_time(), at: Instant::now() }
+    }
+
+    /// Time since then.
+    pub(crate) fn age(self) -> Duration {
+        self.at.elapsed()
     }
 
     /// Work by time since then. A kernel that never waits is judged by its CPU time: what the

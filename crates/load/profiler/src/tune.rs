@@ -4,6 +4,7 @@ use crate::Profile;
 use quell_pressure::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The name of [`Tuning`]'s schema.
 pub const TUNE_SCHEMA: &str = "quell.tune/1";
@@ -34,6 +35,8 @@ pub struct Tuning {
     pub program: String,
     /// By what it loses and causes together, falling.
     pub advice: Vec<Advice>,
+    /// What was not measured, and why.
+    pub absent: BTreeMap<Resource, String>,
 }
 
 /// Ranks a profile.
@@ -44,7 +47,8 @@ pub fn tune(profile: &Profile) -> Tuning {
     let weight = |a: &Advice| a.loses_percent + a.causes_percent.unwrap_or(0.0);
     advice.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then(a.resource.cmp(&b.resource)));
     let program = profile.workload.name.clone();
-    Tuning { schema: TUNE_SCHEMA.to_owned(), program, advice }
+    let absent = profile.absent.clone();
+    Tuning { schema: TUNE_SCHEMA.to_owned(), program, advice, absent }
 }
 
 fn one(profile: &Profile, resource: Resource) -> Advice {

@@ -126,6 +126,8 @@ fn a_validation_has_its_three_parts() {
     let mut tries = windows.iter().map(|window| validated(*window));
     let found = tries.find(|found| found.crosstalk.len() == 9).expect("each beside each");
     assert_eq!((found.schema.as_str(), found.kernels.len()), ("quell.validate/1", 3));
+    assert!(found.timing.len() == 3 && found.timing.iter().all(|t| t.stop_ms.is_some()));
+    assert_eq!(found.ended_early, None);
     assert_eq!(found.impact.len(), 5, "four of ours and another, beside one resource");
     let integer = found.kernels.iter().find(|k| k.resource == Resource::Integer).unwrap();
     assert_eq!(integer.levels.len(), 11);
@@ -138,6 +140,7 @@ fn validated(window: Duration) -> Validation {
         rounds: 2,
         window,
         linearity: true,
+        timing: true,
         impact: true,
         crosstalk: true,
         seats: seats(),

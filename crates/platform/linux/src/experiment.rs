@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Counters at an edge.
-struct Edge {
-    time: Time,
+pub(crate) struct Edge {
+    pub(crate) time: Time,
     victim_cpu: BTreeMap<Tenant, Reading<u64>>,
     victim_requests: BTreeMap<Tenant, Reading<RequestReading>>,
     group_cpu: BTreeMap<Tenant, Reading<u64>>,
@@ -147,7 +147,7 @@ fn arm_dead_man(
         .map_err(|error| format!("no thread to release the groups in time: {error}"))
 }
 
-fn edge(
+pub(crate) fn edge(
     experiment: &Experiment,
     tenants: &mut BTreeMap<Tenant, TenantState>,
     meter: &mut Meter,
@@ -170,7 +170,7 @@ fn edge(
     edge
 }
 
-fn chip(from: &Edge, to: &Edge, running: bool) -> ChipTrace {
+pub(crate) fn chip(from: &Edge, to: &Edge, running: bool) -> ChipTrace {
     ChipTrace {
         from: from.time,
         to: to.time,

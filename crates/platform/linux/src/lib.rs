@@ -25,6 +25,7 @@ mod lock;
 mod meter;
 mod open;
 mod options;
+mod probe;
 mod queue;
 mod resources;
 mod restore;

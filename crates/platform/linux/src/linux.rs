@@ -1,6 +1,7 @@
 //! The real server as a platform.
 
 mod acting;
+mod probing;
 mod sampling;
 mod set_up;
 
@@ -11,17 +12,19 @@ use crate::links::Links;
 use crate::meter::Meter;
 use crate::open::OpenError;
 use crate::options::LinuxOptions;
+use crate::probe::Prober;
 use crate::queue::Queue;
 use crate::resources::{Resources, Traffic, mount_resctrl};
 use crate::restore::{LinuxUndoer, StateDir, restore_state_except};
 use crate::tasks::{KeptTasks, Tasks};
 use crate::tenant::TenantState;
 use crate::{adopt, clock, doctor};
-use quell_cgroup::{Layout, Systemctl, raise_open_files};
+use quell_cgroup::{Group, Layout, Systemctl, raise_open_files};
 use quell_platform::{FileStore, KnobJournal, Platform, PlatformError, Scope};
 use quell_topology::Machine;
 use quell_types::{
-    Action, CapabilityReport, ExperimentTrace, Knob, Outcome, Sample, Setup, Tenant, Time,
+    Action, CapabilityReport, ExperimentTrace, Knob, Outcome, ProbeTrace, Sample, Setup, Tenant,
+    Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -51,6 +54,10 @@ pub struct Linux {
     handed_over: BTreeSet<String>,
     player: Option<Player>,
     traces: Vec<ExperimentTrace>,
+    /// A probe on its way, and the journal's key of what presses.
+    prober: Option<(Prober, String)>,
+    probe_group: Option<Group>,
+    probed: Vec<ProbeTrace>,
     outcomes: Vec<Outcome>,
     last: Time,
     full_samples: u64,
@@ -112,6 +119,9 @@ impl Linux {
             handed_over: BTreeSet::new(),
             player: None,
             traces: Vec::new(),
+            prober: None,
+            probe_group: None,
+            probed: Vec::new(),
             outcomes: Vec::new(),
             last: clock::now(),
             full_samples: 0,
@@ -213,6 +223,8 @@ impl Platform for Linux {
         if let Some(mut player) = self.player.take() {
             player.end(Some("the agent ends".into()));
         }
+        let _ = self.end_probe(None, "the agent ends");
+        self.probe_group = None;
         let mut undoer = LinuxUndoer::new(&self.options.root);
         self.thaw_tasks();
         // A queue that cannot be written must not keep the knobs from being put back.

@@ -93,6 +93,9 @@ pub struct LinuxOptions {
     pub count_loopback: bool,
     /// Whether resctrl may be mounted where the machine has it and nobody did.
     pub mount_resctrl: bool,
+    /// The program that presses in probes, with its first arguments (`quell pressure`); empty: no
+    /// probe is made.
+    pub probe_program: Vec<String>,
 }
 
 impl LinuxOptions {
@@ -108,6 +111,7 @@ impl LinuxOptions {
             managed_cpus: None,
             count_loopback: false,
             mount_resctrl: false,
+            probe_program: Vec::new(),
         }
     }
 }

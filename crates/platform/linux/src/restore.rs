@@ -35,6 +35,12 @@ impl StateDir {
         self.0.join("queue.sqlite")
     }
 
+    /// The profiles.
+    #[must_use]
+    pub fn profiles(&self) -> PathBuf {
+        self.0.join("profiles.sqlite")
+    }
+
     /// Where the output of tasks is kept.
     #[must_use]
     pub fn task_output(&self) -> PathBuf {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Enters the groups named before `--`, then becomes the command. A task is in its group before
 /// its first instruction, so nothing of it ever runs outside.
-const ENTER: &str = r#"while [ "$1" != -- ]; do echo $$ > "$1" || exit 125; shift; done
+pub(crate) const ENTER: &str = r#"while [ "$1" != -- ]; do echo $$ > "$1" || exit 125; shift; done
 shift; exec "$@""#;
 /// The variable by which a restore finds what a task started, if its agent died before it wrote
 /// down the process.

@@ -204,6 +204,7 @@ fn stall(sample: &mut Sample, last: Option<&Sample>) {
         time: sample.time,
         outcomes: std::mem::take(&mut sample.outcomes),
         experiments: std::mem::take(&mut sample.experiments),
+        probes: std::mem::take(&mut sample.probes),
         ..last.clone()
     };
     *sample = own;

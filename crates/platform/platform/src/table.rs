@@ -76,6 +76,7 @@ impl Platform for Table {
             knobs: self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),
             tasks: Vec::new(),
             experiments: Vec::new(),
+            probes: Vec::new(),
             outcomes: std::mem::take(&mut self.outcomes),
             link_capacity: BTreeMap::new(),
         })

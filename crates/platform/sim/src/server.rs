@@ -5,6 +5,7 @@ mod capabilities;
 mod experiment;
 mod knobs;
 mod mishaps;
+mod probe;
 mod queue;
 mod reading;
 mod sensors;
@@ -235,6 +236,8 @@ impl<S: Store> SimServer<S> {
             }
             Action::StartTask { task, tenant } => Ok(self.body.start_task(*task, tenant)),
             Action::StopTask { task } => Ok(self.body.stop_task(*task)),
+            Action::Probe(probe) => Ok(self.body.probe(probe)),
+            Action::EndProbe { id } => Ok(self.body.end_probe(Some(*id), "it was asked to end")),
             Action::Play(experiment) => {
                 let known = |group| self.body.batch_group(group).map(drop);
                 if let Err(why) = experiment.groups.iter().try_for_each(known) {

@@ -1,6 +1,7 @@
 //! What runs: programs in phases (S-3).
 
 mod library;
+mod pressure;
 
 pub use library::{PROGRAMS, program};
 

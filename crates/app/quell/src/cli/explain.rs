@@ -59,6 +59,22 @@ fn told(explained: &Explained, now_ms: u64) -> String {
         let _ = writeln!(text, "Set without holding it back:");
         other.iter().for_each(|limit| sentence(&mut text, limit, now_ms));
     }
+    for probe in &explained.probes {
+        let known: Vec<String> = probe
+            .inputs
+            .iter()
+            .map(|input| format!("{} = {:.2}", input.name, input.value))
+            .collect();
+        let _ = writeln!(
+            text,
+            "Pressed on {} at {:.0} % {} ago, rule {} on {}.",
+            probe.resource,
+            probe.intensity_percent,
+            moment::ago(probe.unix_ms, now_ms),
+            probe.rule,
+            known.join(", ")
+        );
+    }
     if explained.runs_tasks == Some(false) {
         let _ = writeln!(text, "Tasks of the queue may not run in it now.");
     }
@@ -122,6 +138,7 @@ mod tests {
             known: true,
             limits,
             runs_tasks: None,
+            probes: Vec::new(),
             last_entry_unix_ms: Some(1),
         }
     }

@@ -43,7 +43,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    args.with_parent.map_or(Ok(()), end_with)?;
+    let ends = |parent| end_with(parent, rustix::process::Signal::TERM);
+    args.with_parent.map_or(Ok(()), ends)?;
     let limit = args.limit_s.map(Duration::try_from_secs_f64).transpose().context("--for")?;
     let config = args.checked()?;
     let signals = Signals::of_process().context("installing signal handlers")?;
@@ -64,10 +65,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the kernel send SIGTERM once the parent has ended.
-fn end_with(parent: u32) -> anyhow::Result<()> {
-    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-    set_parent_process_death_signal(Some(Signal::TERM)).context("--with-parent")?;
+/// Makes the kernel send this signal once the parent has ended.
+pub(super) fn end_with(parent: u32, signal: rustix::process::Signal) -> anyhow::Result<()> {
+    use rustix::process::{Pid, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(signal)).context("--with-parent")?;
     // It may have ended before.
     let is_parent = getppid().map(Pid::as_raw_nonzero).map(i32::from) == i32::try_from(parent).ok();
     anyhow::ensure!(is_parent, "--with-parent: process {parent} is not, or no longer, the parent");

@@ -1,21 +1,24 @@
 //! A service of Quell's own under open-loop load, as a workload: its speed is the inverse of its tail.
 
+use super::wire::Wire;
 use anyhow::Context as _;
-use quell_pressure::{Stop, bind_all};
+use quell_pressure::{Bound, Stop, bind_all, spawn_bound};
 use quell_profiler::{Metric, ProfileError, Seats, Speed, Subject};
 use quell_service::{
-    Bench, Controls, Extent, LoadPlan, Profile, SearchParams, ServeOptions, ServerLaunch,
-    ServiceSpec, StoreParams, Target,
+    Bench, Controls, Extent, KeyValueMix, LoadPlan, Profile, SearchParams, ServeOptions,
+    ServerLaunch, ServiceSpec, StoreParams, Target,
 };
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Which service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     Search,
     Store,
+    Redis,
 }
 
 impl FromStr for Service {
@@ -25,7 +28,8 @@ impl FromStr for Service {
         match text {
             "search" => Ok(Service::Search),
             "store" => Ok(Service::Store),
-            other => anyhow::bail!("no service is called {other:?}: give search or store"),
+            "redis" => Ok(Service::Redis),
+            other => anyhow::bail!("no service is called {other:?}: give search, store or redis"),
         }
     }
 }
@@ -49,32 +53,75 @@ pub(crate) struct Loaded {
     slo_ms: Option<f64>,
     seed: u64,
     stop: Stop,
+    /// A server that is not the bench's own; dropped after it.
+    _server: Option<Bound>,
 }
 
+/// Enough requests for a 95th percentile at the usual rates.
+const LEAST_WINDOW: Duration = Duration::from_millis(600);
+/// A server listens within this.
+const READY: Duration = Duration::from_secs(10);
+
 impl ServiceArgs {
-    /// Starts the service on the workload's CPUs, and loads it from those of the pressure.
+    /// Starts the service on the workload's CPUs, and loads it from those of the pressure; over a
+    /// wire if one is given.
     pub(crate) fn open(
         &self,
         service: Service,
         seats: &Seats,
-        rate: Option<f64>,
+        wire: Option<&Wire>,
         stop: &Stop,
     ) -> anyhow::Result<Loaded> {
         let (name, spec) = match service {
-            Service::Search => ("search", ServiceSpec::Search(SearchParams::default())),
-            Service::Store => ("store", ServiceSpec::Store(StoreParams::default())),
+            Service::Search => ("search", Some(ServiceSpec::Search(SearchParams::default()))),
+            Service::Store => ("store", Some(ServiceSpec::Store(StoreParams::default()))),
+            Service::Redis => ("redis", None),
         };
-        let threads = u32::try_from(seats.workload.len()).unwrap_or(1);
-        let listen = (Ipv4Addr::LOCALHOST, 0).into();
-        let serve = ServeOptions { spec, listen, threads, netns: None };
-        let launch = ServerLaunch::this_program(&["load", "serve"])?;
         bind_all(&seats.workload)?;
-        let bench = Bench::open(&Target::Spawned { launch, serve }, None);
+        let opened = match spec {
+            Some(spec) => embedded(spec, seats, wire).map(|bench| (bench, None)),
+            None => redis(seats, wire),
+        };
         bind_all(&seats.pressure)?;
-        let bench = bench.with_context(|| format!("cannot start {name}"))?;
-        let qps = rate.unwrap_or(self.rate);
-        Ok(Loaded { bench, name, qps, slo_ms: self.slo_ms, seed: 1, stop: stop.clone() })
+        let (bench, server) = opened.with_context(|| format!("cannot start {name}"))?;
+        let (qps, slo_ms, stop) = (self.rate, self.slo_ms, stop.clone());
+        Ok(Loaded { bench, name, qps, slo_ms, seed: 1, stop, _server: server })
     }
+}
+
+fn embedded(spec: ServiceSpec, seats: &Seats, wire: Option<&Wire>) -> anyhow::Result<Bench> {
+    let threads = u32::try_from(seats.workload.len()).unwrap_or(1);
+    let text = |path: std::path::PathBuf| path.display().to_string();
+    let near = wire.map(Wire::near).transpose()?.map(text);
+    let far = wire.map(Wire::far).transpose()?.map(text);
+    let listen = (wire.map_or(Ipv4Addr::LOCALHOST, Wire::address), 0).into();
+    let serve = ServeOptions { spec, listen, threads, netns: near };
+    let launch = ServerLaunch::this_program(&["load", "serve"])?;
+    Ok(Bench::open(&Target::Spawned { launch, serve }, far.as_deref())?)
+}
+
+/// A redis that keeps nothing, on a port of loopback.
+fn redis(seats: &Seats, wire: Option<&Wire>) -> anyhow::Result<(Bench, Option<Bound>)> {
+    anyhow::ensure!(wire.is_none(), "redis is not started behind the wire");
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let port = address.port().to_string();
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = spawn_bound(&mut command, &seats.workload).context("redis-server")?;
+    wait_for(address, &server)?;
+    let bench = Bench::open(&Target::Redis { address, mix: KeyValueMix::default() }, None)?;
+    Ok((bench, Some(server)))
+}
+
+fn wait_for(address: SocketAddr, server: &Bound) -> anyhow::Result<()> {
+    let end = Instant::now() + READY;
+    while TcpStream::connect(address).is_err() {
+        let ended = server.wait(Duration::from_millis(20))?;
+        anyhow::ensure!(ended.is_none(), "it ended with {ended:?}");
+        anyhow::ensure!(Instant::now() < end, "it does not listen on {address}");
+    }
+    Ok(())
 }
 
 impl Loaded {
@@ -101,7 +148,16 @@ impl Loaded {
             what: self.name.to_owned(),
             source: std::io::Error::other(e),
         };
-        let run = self.bench.run(&plan, &Controls::default(), &mut |_| ()).map_err(failed)?;
+        let controls = Controls::default();
+        let mut heed = |_: &quell_service::Window| {
+            if self.stop.requested() {
+                controls.stop();
+            }
+        };
+        let run = self.bench.run(&plan, &controls, &mut heed).map_err(failed)?;
+        if self.stop.requested() {
+            return Err(ProfileError::Stopped);
+        }
         if run.answered == 0 {
             return Err(ProfileError::Stalled(self.name.to_owned()));
         }
@@ -121,6 +177,10 @@ impl Subject for Loaded {
     fn speed(&mut self, length: Duration) -> Result<Speed, ProfileError> {
         let p95 = self.p95_ms(length)?.max(self.slo_ms.unwrap_or(0.0));
         Ok(Speed { by_wall: 1.0 / p95.max(1e-6), by_cpu: None })
+    }
+
+    fn least_window(&self) -> Duration {
+        LEAST_WINDOW
     }
 
     fn can_rest(&self) -> bool {

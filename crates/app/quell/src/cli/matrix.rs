@@ -2,6 +2,7 @@
 //! antagonist.
 
 use super::latency::{Loaded, Service};
+use super::wire::Wire;
 use super::{files, measure};
 use quell_pressure::{Intensity, Options, Plan, Resource, Running, Stop, arm};
 use quell_profiler::stats::{Estimate, estimate};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Each cell is the median of ratios of windows, alone and beside the antagonist in turn.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// search or store.
+    /// search, store or redis.
     #[arg(value_name = "SERVICE")]
     service: Service,
     /// Requests per second that count as a load of 1.
@@ -44,14 +45,17 @@ pub(crate) struct Args {
     report: Option<PathBuf>,
 }
 
+/// This one needs a link of its own.
+const SHAPED: &str = "network, 100 Mbit";
 /// The thesis' antagonists as kernels at an intensity: a quarter, half and all of the cache.
-const ANTAGONISTS: [(&str, Resource, f64); 7] = [
+const ANTAGONISTS: [(&str, Resource, f64); 8] = [
     ("LLC small", Resource::LlcCapacity, 25.0),
     ("LLC medium", Resource::LlcCapacity, 50.0),
     ("LLC big", Resource::LlcCapacity, 100.0),
     ("DRAM", Resource::MemoryBandwidth, 100.0),
     ("hyper-thread", Resource::SmtSibling, 100.0),
     ("network, unshaped", Resource::NetworkBandwidth, 100.0),
+    (SHAPED, Resource::NetworkBandwidth, 100.0),
     ("storage", Resource::StorageBandwidth, 100.0),
 ];
 
@@ -70,6 +74,8 @@ pub(crate) struct Matrix {
     cells: Vec<MatrixCell>,
     /// Antagonists that were left out, and why.
     absent: BTreeMap<String, String>,
+    /// Why it ended before its end; null if it did not. What was measured until then is here.
+    ended_early: Option<String>,
     /// How long it took.
     seconds: f64,
 }
@@ -110,7 +116,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !measure::to_stdout(args.json.as_deref()) {
         files::print_text(&report(&matrix).to_text(100))?;
     }
-    measure::write_json(args.json.as_deref(), &matrix)
+    measure::write_json(args.json.as_deref(), &matrix)?;
+    match &matrix.ended_early {
+        Some(why) => anyhow::bail!("{why}; what was measured until then is in what was written"),
+        None => Ok(()),
+    }
+}
+
+/// What all rows need.
+struct Bench<'a> {
+    args: &'a Args,
+    seats: &'a Seats,
+    topology: &'a Topology,
+    stop: &'a Stop,
 }
 
 fn measured(
@@ -120,54 +138,98 @@ fn measured(
     stop: &Stop,
 ) -> anyhow::Result<Matrix> {
     let begun = Instant::now();
+    let bench = Bench { args, seats, topology, stop };
     let mut service = args.measure.service.open(args.service, seats, None, stop)?;
-    let mut matrix = Matrix {
-        schema: "quell.matrix/1".to_owned(),
-        machine: Machine::of(topology),
-        service: format!("{:?}", args.service).to_lowercase(),
-        peak_qps: args.peak,
-        cells: Vec::new(),
-        absent: BTreeMap::new(),
-        seconds: 0.0,
-    };
-    let shaped = "network, 100 Mbit".to_owned();
-    matrix.absent.insert(shaped, "it needs a shaped link: see quell bench".to_owned());
-    for (name, resource, percent) in ANTAGONISTS {
-        let running = match antagonist(resource, &args.measure.pressure(), seats, topology, stop) {
-            Ok(running) => running,
-            Err(why) => {
-                matrix.absent.insert(name.to_owned(), why.to_string());
-                continue;
-            }
+    let mut matrix = Matrix::new(args, topology);
+    let only = &args.measure.only;
+    for antagonist in ANTAGONISTS {
+        if !only.is_empty() && !only.contains(&antagonist.1) {
+            matrix.absent.insert(antagonist.0.to_owned(), "not asked for".to_owned());
+            continue;
+        }
+        let done = match antagonist.0 {
+            SHAPED => bench.behind_a_wire(antagonist, &mut matrix),
+            _ => bench.row(&mut service, &bench.pressure(), antagonist, &mut matrix),
         };
-        for &load in &args.loads {
-            let cell = cell(args, &mut service, &running, (name, percent, load))?;
-            let found = cell.p95_percent_of_alone;
-            eprintln!("{name} at {load}: {:.0} % of alone", found.value);
-            matrix.cells.push(cell);
+        match done {
+            Ok(()) => {}
+            Err(why) if stop.requested() => {
+                anyhow::ensure!(!matrix.cells.is_empty(), "{why:#}");
+                matrix.ended_early = Some(format!("{why:#}"));
+                break;
+            }
+            Err(why) => drop(matrix.absent.insert(antagonist.0.to_owned(), format!("{why:#}"))),
         }
     }
     matrix.seconds = begun.elapsed().as_secs_f64();
     Ok(matrix)
 }
 
-fn antagonist(
-    resource: Resource,
-    pressure: &Options,
-    seats: &Seats,
-    topology: &Topology,
-    stop: &Stop,
-) -> Result<Running, quell_pressure::PressureError> {
-    let mut options = pressure.clone();
-    (options.resource, options.seconds) = (resource, LONGEST_S);
-    options.cpus = seats.pressure.clone();
-    options.plan = Plan::Hold(Intensity::ZERO);
-    if resource == Resource::SmtSibling {
-        options.cpus = seats.workload.clone();
+impl Matrix {
+    fn new(args: &Args, topology: &Topology) -> Matrix {
+        Matrix {
+            schema: "quell.matrix/1".to_owned(),
+            machine: Machine::of(topology),
+            service: format!("{:?}", args.service).to_lowercase(),
+            peak_qps: args.peak,
+            cells: Vec::new(),
+            absent: BTreeMap::new(),
+            ended_early: None,
+            seconds: 0.0,
+        }
     }
-    let running = arm(&options, topology, stop)?.start();
-    running.mute();
-    Ok(running)
+}
+
+impl Bench<'_> {
+    fn pressure(&self) -> Options {
+        self.args.measure.pressure()
+    }
+
+    /// The network row at 100 Mbit/s: the service before the wire and the bulk sender beside it.
+    fn behind_a_wire(
+        &self,
+        antagonist: (&str, Resource, f64),
+        matrix: &mut Matrix,
+    ) -> anyhow::Result<()> {
+        let wire = Wire::build()?;
+        let (args, seats) = (self.args, self.seats);
+        let mut service = args.measure.service.open(args.service, seats, Some(&wire), self.stop)?;
+        let mut pressure = self.pressure();
+        pressure.network.peer = Some(wire.sink());
+        pressure.network.netns = Some(wire.near()?);
+        self.row(&mut service, &pressure, antagonist, matrix)
+    }
+
+    /// All loads beside one antagonist.
+    fn row(
+        &self,
+        service: &mut Loaded,
+        pressure: &Options,
+        (name, resource, percent): (&str, Resource, f64),
+        matrix: &mut Matrix,
+    ) -> anyhow::Result<()> {
+        let running = self.antagonist(resource, pressure)?;
+        for &load in &self.args.loads {
+            let cell = cell(self.args, service, &running, (name, percent, load))?;
+            let found = cell.p95_percent_of_alone;
+            eprintln!("{name} at {load}: {:.0} % of alone", found.value);
+            matrix.cells.push(cell);
+        }
+        Ok(())
+    }
+
+    fn antagonist(&self, resource: Resource, pressure: &Options) -> anyhow::Result<Running> {
+        let mut options = pressure.clone();
+        (options.resource, options.seconds) = (resource, LONGEST_S);
+        options.cpus = self.seats.pressure.clone();
+        options.plan = Plan::Hold(Intensity::ZERO);
+        if resource == Resource::SmtSibling {
+            options.cpus = self.seats.workload.clone();
+        }
+        let running = arm(&options, self.topology, self.stop)?.start();
+        running.mute();
+        Ok(running)
+    }
 }
 
 /// Windows alone and beside the antagonist in turn, all with the antagonist's CPU as awake as the
@@ -192,6 +254,7 @@ fn cell(
         before = after;
     }
     antagonist.mute();
+    anyhow::ensure!(!antagonist.is_over(), "the antagonist's time of {LONGEST_S} s was over");
     let stalled = || ProfileError::Stalled(name.to_owned());
     Ok(MatrixCell {
         antagonist: name.to_owned(),
@@ -217,16 +280,18 @@ fn report(matrix: &Matrix) -> Report {
             let here = |c: &&MatrixCell| c.antagonist == name && c.load_frac == load;
             matrix.cells.iter().find(here).map(|cell| cell.p95_percent_of_alone)
         };
-        let values: Vec<(f64, Estimate)> =
-            loads.iter().filter_map(|&load| Some((load, of(load)?))).collect();
-        if values.is_empty() {
+        let values: Vec<(f64, Option<Estimate>)> =
+            loads.iter().map(|&load| (load, of(load))).collect();
+        if values.iter().all(|(_, value)| value.is_none()) {
             continue;
         }
-        let shown = |(_, e): &(f64, Estimate)| {
-            Cell::Text(format!("{:.0} ({:.0}–{:.0})", e.value, e.low, e.high))
+        let shown = |(_, value): &(f64, Option<Estimate>)| match value {
+            Some(e) => Cell::Text(format!("{:.0} ({:.0}–{:.0})", e.value, e.low, e.high)),
+            None => Cell::Missing("not measured".to_owned()),
         };
         table.push(std::iter::once(Cell::from(name)).chain(values.iter().map(shown)));
-        let points = values.iter().map(|(load, e)| (100.0 * load, e.value));
+        let known = values.iter().filter_map(|(load, value)| Some((*load, (*value)?)));
+        let points = known.map(|(load, e)| (100.0 * load, e.value));
         plot.series.push(Series::new(name, Style::Line, points));
     }
     table.notes.extend(matrix.absent.iter().map(|(name, why)| format!("{name}: {why}")));

@@ -3,12 +3,14 @@
 mod batch;
 mod bench;
 mod config;
+mod counted;
 mod demo;
 mod doctor;
 mod explain;
 mod files;
 mod guard;
 mod guarded;
+mod kept;
 mod latency;
 mod load;
 mod man;
@@ -21,9 +23,11 @@ mod profile;
 mod restore;
 mod schemas;
 mod simulate;
+mod traffic;
 mod trial;
 mod tune;
 mod who;
+mod wire;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -59,7 +63,7 @@ enum Command {
     /// Press on one shared resource at a chosen intensity.
     Pressure(Box<pressure::Args>),
     /// Measure what a workload tolerates and what it causes.
-    Profile(profile::Args),
+    Profile(Box<profile::Args>),
     /// Measure a service's tail beside each antagonist, load by load.
     Matrix(matrix::Args),
     /// Predict how much slower workloads are together.

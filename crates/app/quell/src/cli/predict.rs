@@ -1,5 +1,6 @@
 //! `quell predict`: how much slower two workloads are together, from their profiles.
 
+use super::kept::{self, Place};
 use super::{files, measure};
 use anyhow::Context as _;
 use quell_pressure::Resource;
@@ -15,13 +16,16 @@ use std::time::Duration;
 
 /// Predicts how much slower workloads are together, from profiles measured apart.
 ///
-/// Profiles come from quell profile --yardsticks --json FILE, on one machine. With --check all pairs
-/// of a list of programs are profiled, predicted and measured.
+/// Profiles come from quell profile --yardsticks, on one machine: files (--json FILE) or the names
+/// that they are kept by (--store). With --check all pairs of a list of programs are profiled,
+/// predicted and measured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Profiles, two or more.
+    /// Profiles, two or more: files, or names in the store.
     #[arg(value_name = "PROFILE", required_unless_present = "check")]
-    profiles: Vec<PathBuf>,
+    profiles: Vec<String>,
+    #[command(flatten)]
+    place: Place,
     /// Profiles, predicts and measures all pairs of the programs in this file: one a line, as
     /// `name: program arguments`.
     #[arg(long, value_name = "LIST", conflicts_with = "profiles")]
@@ -71,14 +75,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn predicted(args: &Args) -> anyhow::Result<()> {
     anyhow::ensure!(args.profiles.len() > 1, "name two profiles at least");
-    let read = |path: &PathBuf| measure::read_profile(path);
+    let read = |given: &String| kept::named(&args.place, given);
     let profiles = args.profiles.iter().map(read).collect::<anyhow::Result<Vec<Profile>>>()?;
-    for (path, profile) in args.profiles.iter().zip(&profiles) {
-        let (name, first) = (path.display(), &profiles[0].machine);
+    for (name, profile) in args.profiles.iter().zip(&profiles) {
+        let first = &profiles[0].machine;
         anyhow::ensure!(
             profile.machine.fingerprint == first.fingerprint,
             "{name} was measured on another machine than {}",
-            args.profiles[0].display()
+            args.profiles[0]
         );
         anyhow::ensure!(
             !profile.yardsticks.is_empty(),

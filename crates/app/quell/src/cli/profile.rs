@@ -1,13 +1,15 @@
 //! `quell profile`: what a workload tolerates and what it causes.
 
+use super::counted::counters;
 use super::latency::Service;
-use super::{files, measure};
+use super::{files, kept, measure, traffic};
 use anyhow::Context as _;
 use quell_pressure::{Resource, Stop};
 use quell_profiler::{
-    Effort, Estimate, Group, LaunchOptions, Profile, ProfileOptions, Progress, Steady, Subject,
-    at_desk, launch, profile,
+    Effort, Estimate, Group, LaunchOptions, Profile, ProfileOptions, ProfileStore, Progress,
+    Steady, Subject, at_desk, launch, profile,
 };
+use quell_types::Topology;
 use quell_view::{Cell, Table};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,9 +21,19 @@ use std::time::{Duration, Instant};
 /// at full intensity loses of its own work beside the workload. Each with a 95 % interval.
 ///
 /// A command is started, repeated if it ends, and stopped afterwards. What runs already is never
-/// stopped, so what it causes is not measured.
+/// stopped: its progress is the requests on its sockets, its instructions where the machine counts
+/// them, or the bytes of its system calls, and what it causes is told by its own idle moments.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Examples:
+  quell profile --store -- ./train.sh
+  quell profile --service search --rate 300 --peak 1200 --store
+  quell profile --pid 1234 --quick
+  quell profile list")]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    kept: Option<kept::What>,
     /// The three most shared resources alone, in under 5 s.
     #[arg(long)]
     quick: bool,
@@ -38,6 +50,19 @@ pub(crate) struct Args {
     yardsticks: bool,
     #[command(flatten)]
     who: Who,
+    /// A service's rate that counts as a load of 1: its memory traffic is then measured load by load,
+    /// where the machine counts it.
+    #[arg(long, value_name = "QPS", requires = "service")]
+    peak: Option<f64>,
+    /// Keeps the profile, in this store or in profiles.sqlite of the state folder.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    store: Option<Option<PathBuf>>,
+    /// Keeps it by this name [default: the workload's own].
+    #[arg(long, value_name = "NAME", requires = "store")]
+    name: Option<String>,
+    /// Where the agent keeps its journals and the queue.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/quell")]
+    state_dir: PathBuf,
     /// Writes the profile as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -56,7 +81,7 @@ struct Who {
     /// A systemd unit that runs already.
     #[arg(long, value_name = "NAME")]
     unit: Option<String>,
-    /// A service of Quell's own under load: search or store.
+    /// A service under load: search or store of Quell's own, or redis, started for it.
     #[arg(long, value_name = "SERVICE")]
     service: Option<Service>,
     /// A command, after --.
@@ -80,7 +105,18 @@ const FOR_TAILS: Effort = Effort {
 };
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(what) = &args.kept {
+        return kept::run(what);
+    }
+    anyhow::ensure!(args.peak.is_none_or(|peak| peak > 0.0), "--peak: give a rate");
+    let usual = || quell_linux::StateDir(args.state_dir.clone()).profiles();
+    let store = args.store.clone().map(|file| file.unwrap_or_else(usual));
+    // A store that cannot be used is told before the work, not after it.
+    store.as_deref().map(ProfileStore::open).transpose()?;
     let found = measured(args)?;
+    if let Some(file) = &store {
+        kept::keep(file, args.name.as_deref().unwrap_or(&found.workload.name), &found)?;
+    }
     if !measure::to_stdout(args.json.as_deref()) {
         files::print_text(&words(&found))?;
     }
@@ -101,25 +137,43 @@ fn measured(args: &Args) -> anyhow::Result<Profile> {
         seats,
         pressure: args.measure.pressure(),
     };
-    let found = at_desk(&cpus, || {
-        let mut subject = match subject(args, &options, &stop) {
-            Ok(subject) => subject,
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut tell = |resource: Resource, so_far: &Profile| progress(resource, so_far);
-        Ok(Ok(profile(subject.as_mut(), &options, &topology, &stop, begun, &mut tell)?))
-    })??;
+    at_desk(&cpus, || Ok(at_the_desk(args, &options, &topology, &stop, begun)))?
+}
+
+fn at_the_desk(
+    args: &Args,
+    options: &ProfileOptions,
+    topology: &Topology,
+    stop: &Stop,
+    begun: Instant,
+) -> anyhow::Result<Profile> {
+    let mut tell = |resource: Resource, so_far: &Profile| progress(resource, so_far);
+    let Some(service) = args.who.service else {
+        let mut subject = subject(args, options, topology, stop)?;
+        return Ok(profile(subject.as_mut(), options, topology, stop, begun, &mut tell)?);
+    };
+    let mut loaded = args.measure.service.open(service, &options.seats, None, stop)?;
+    let mut found = profile(&mut loaded, options, topology, stop, begun, &mut tell)?;
+    match traffic::model(&mut loaded, args.peak, &options.seats.workload, topology) {
+        Ok(model) => found.bandwidth = Some(model),
+        Err(why) => found.bandwidth_absent = Some(why),
+    }
+    found.seconds = begun.elapsed().as_secs_f64();
     Ok(found)
 }
 
 /// Finds or starts whom to measure.
-fn subject(args: &Args, options: &ProfileOptions, stop: &Stop) -> anyhow::Result<Box<dyn Subject>> {
-    let who = &args.who;
-    if let Some(service) = who.service {
-        let seats = &options.seats;
-        return Ok(Box::new(args.measure.service.open(service, seats, None, stop)?));
-    }
-    let attach = |name: String, group| anyhow::Ok(Box::new(Steady::attach(name, group, stop)?));
+fn subject(
+    args: &Args,
+    options: &ProfileOptions,
+    topology: &Topology,
+    stop: &Stop,
+) -> anyhow::Result<Box<dyn Subject>> {
+    let (who, online) = (&args.who, topology.online());
+    let attach = |name: String, group: Group| {
+        let counters = counters(&group, &online);
+        anyhow::Ok(Box::new(Steady::attach(name, group, counters, stop)?))
+    };
     if let Some(pid) = who.pid {
         return Ok(attach(format!("process {pid}"), Group::Process(pid))?);
     }
@@ -167,8 +221,7 @@ pub(crate) fn words(profile: &Profile) -> String {
     };
     for (resource, tolerated) in &profile.tolerated {
         let (tolerates, between) = shown(Some(tolerated), "");
-        let (causes, around) =
-            shown(profile.caused.get(resource), "the workload was not stopped to compare");
+        let (causes, around) = shown(profile.caused.get(resource), "see the notes");
         let speed = Cell::number(profile.curve(*resource).at(100.0), 2);
         table.push([Cell::from(resource.name()), tolerates, between, causes, around, speed]);
     }
@@ -192,6 +245,17 @@ pub(crate) fn words(profile: &Profile) -> String {
     );
     for (resource, why) in &profile.absent {
         text.push_str(&format!("not measured: {resource}: {why}\n"));
+    }
+    if let Some(model) = &profile.bandwidth {
+        text.push_str(&format!("memory traffic by {}:\n", model.counted_by));
+        for p in &model.points {
+            let (load, gb) = (100.0 * p.load_frac, p.bytes_per_s.map(|b| b / 1e9));
+            let line = format!("{:.2} GB/s ({:.2}–{:.2})", gb.value, gb.low, gb.high);
+            text.push_str(&format!("  at {load:.0} % of {} requests/s: {line}\n", model.peak_qps));
+        }
+    }
+    if let Some(why) = &profile.bandwidth_absent {
+        text.push_str(&format!("no model of its memory traffic: {why}\n"));
     }
     for note in &profile.notes {
         text.push_str(&format!("note: {note}\n"));

@@ -1,6 +1,6 @@
 //! `quell schemas`: the schema of every JSON that Quell prints, from its type.
 
-use super::{batch, config, doctor, files, matrix, predict, pressure, restore};
+use super::{batch, config, doctor, files, kept, matrix, predict, pressure, restore};
 use anyhow::Context;
 use schemars::{Schema, schema_for};
 use std::path::PathBuf;
@@ -29,6 +29,7 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("quell.kernels", schema_for!(pressure::Kernels)),
         ("quell.validate", schema_for!(quell_profiler::Validation)),
         ("quell.profile", schema_for!(quell_profiler::Profile)),
+        ("quell.profiles", schema_for!(kept::Profiles)),
         ("quell.matrix", schema_for!(matrix::Matrix)),
         ("quell.predict", schema_for!(quell_profiler::predict::PredictReport)),
         ("quell.prediction", schema_for!(predict::Predictions)),

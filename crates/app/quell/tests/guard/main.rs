@@ -4,6 +4,7 @@
 mod common;
 mod deaths;
 mod life;
+mod probes;
 mod queue;
 mod refusals;
 mod vm;

@@ -1,7 +1,7 @@
 //! `[agent]`.
 
 use super::reader::Reader;
-use crate::checked::{AgentConfig, Experiments};
+use crate::checked::{AgentConfig, Experiments, Probes};
 use crate::error::Faults;
 use crate::keys::sections as key;
 use crate::law::Laws;
@@ -24,13 +24,14 @@ pub(super) fn check(root: &Table, laws: &Laws, faults: &mut Faults) -> Option<Ag
     };
     let mut reader = Reader::new(table, spot, "agent".to_owned(), &key::AGENT, faults);
     let experiments = experiments(&mut reader);
+    let probes = probes(&mut reader);
     let law = law(&mut reader, laws);
-    settings(&mut reader, experiments, law)
+    settings(&mut reader, experiments.zip(probes), law)
 }
 
 fn settings(
     reader: &mut Reader<'_>,
-    experiments: Option<Experiments>,
+    bounds: Option<(Experiments, Probes)>,
     law: Option<String>,
 ) -> Option<AgentConfig> {
     let interval = reader.get(&key::INTERVAL);
@@ -49,6 +50,7 @@ fn settings(
     let adopt = reader.get(&key::ADOPT);
     let manage = reader.optional(&key::MANAGE);
     let mount_resctrl = reader.get(&key::MOUNT_RESCTRL);
+    let (experiments, probes) = bounds?;
     Some(AgentConfig {
         interval: interval?,
         fast_interval: fast_interval?,
@@ -59,7 +61,8 @@ fn settings(
         adopt: adopt?,
         manage: manage?,
         mount_resctrl: mount_resctrl?,
-        experiments: experiments?,
+        experiments,
+        probes,
         law_spot: reader.spot_of("law"),
         manage_spot: reader.spot_of("manage"),
     })
@@ -90,4 +93,16 @@ fn experiments(reader: &mut Reader<'_>) -> Option<Experiments> {
         max_share_frac: max_share_frac?,
         max_length: max_length?,
     })
+}
+
+fn probes(reader: &mut Reader<'_>) -> Option<Probes> {
+    reader.optional(&key::PROBES)?;
+    let spot = reader.spot_of("probes");
+    let nothing = Table::empty(spot.clone());
+    let table = reader.node("probes").and_then(|node| node.table()).unwrap_or(&nothing);
+    let path = reader.path_of("probes");
+    let mut inner = Reader::new(table, &spot, path, &key::AGENT_PROBES, reader.faults);
+    let enabled = inner.get(&key::PROBING);
+    let max_share_frac = inner.get(&key::PROBE_SHARE);
+    Some(Probes { enabled: enabled?, max_share_frac: max_share_frac? })
 }

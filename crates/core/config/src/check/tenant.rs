@@ -17,6 +17,7 @@ pub(super) fn service(
     let name = name(reader);
     let slo = slo(reader);
     let peak_qps = reader.optional(&key::PEAK_QPS);
+    let profile = reader.optional(&key::PROFILE);
     let latency = latency(reader);
     let given = reader.optional(&key::LINKS).map(Option::unwrap_or_default);
     let links = given.map(|given| known_links(reader, given, links));
@@ -26,6 +27,7 @@ pub(super) fn service(
         selector: selector?,
         slo: slo?,
         peak_qps: peak_qps?,
+        profile: profile?,
         latency: latency?,
         links: links?,
         adopt: own?.unwrap_or(adopt),

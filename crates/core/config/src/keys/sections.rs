@@ -48,6 +48,15 @@ keys! {
     EXPERIMENTS: TableOf = "experiments", TableOf, Default::Nothing("the defaults below"),
         "Short holds of batch that show its harm: the table [agent.experiments].";
 
+    PROBES: TableOf = "probes", TableOf, Default::Nothing("the defaults below"),
+        "Short pressure beside services with slack that shows what they tolerate: the table \
+         [agent.probes].";
+
+    PROBING: Bool = "enabled", Bool, Default::Value("false"),
+        "Whether they are made.";
+    PROBE_SHARE: Share = "max_share", Share { max: 0.01 }, Default::Value("0.01"),
+        "The most of all time in which there may be such pressure.";
+
     ENABLED: Bool = "enabled", Bool, Default::Value("true"),
         "Whether they are made.";
     MAX_SHARE: Share = "max_share", Share { max: 0.01 }, Default::Value("0.01"),
@@ -83,6 +92,10 @@ keys! {
     PEAK_QPS: Number = "peak_qps", Number { min: Some(0.001), max: Some(1e9) },
         Default::Nothing("load is judged by CPU use alone"),
         "The highest rate that the service sustains, in requests per second.";
+    PROFILE: Text = "profile", Text { expects: "the name of a profile in the state folder's store" },
+        Default::Nothing("its own name, for what probes find; no model of its memory traffic"),
+        "The name by which its profile is kept (quell profile --store): law heracles takes the \
+         model of its memory traffic from it, and what probes find goes into it.";
     LATENCY: LatencyKind = "latency", LatencyKind, Default::Value("ebpf"),
         "Where latency comes from: Quell's own meter on the service's sockets, or one of the \
          tables below.";
@@ -138,6 +151,7 @@ pub(crate) static AGENT: Section = Section {
         &MANAGE,
         &MOUNT_RESCTRL,
         &EXPERIMENTS,
+        &PROBES,
     ],
 };
 
@@ -146,6 +160,13 @@ pub(crate) static AGENT_EXPERIMENTS: Section = Section {
     doc: "Short holds of batch, by which the service's CPU time per request beside batch is \
           compared with the same alone.",
     keys: &[&ENABLED, &MAX_SHARE, &MAX_LENGTH],
+};
+
+pub(crate) static AGENT_PROBES: Section = Section {
+    header: "[agent.probes]",
+    doc: "Short pressure on one shared resource beside a service that has slack to spare, by which \
+          it is told anew what the service tolerates. It ends at once when slack falls.",
+    keys: &[&PROBING, &PROBE_SHARE],
 };
 
 pub(crate) static SERVICE: Section = Section {
@@ -164,6 +185,7 @@ pub(crate) static SERVICE: Section = Section {
         &PERCENTILE,
         &TARGET_TIME,
         &PEAK_QPS,
+        &PROFILE,
         &LATENCY,
         &PORTS,
         &LINKS,
@@ -191,7 +213,7 @@ pub(crate) static LINK: Section = Section {
 
 /// All sections but the laws', in the order of the documentation.
 pub(crate) static SECTIONS: &[&Section] =
-    &[&AGENT, &AGENT_EXPERIMENTS, &SERVICE, &SERVICE_LATENCY, &BATCH, &LINK];
+    &[&AGENT, &AGENT_EXPERIMENTS, &AGENT_PROBES, &SERVICE, &SERVICE_LATENCY, &BATCH, &LINK];
 
 /// The tables at the top of a configuration.
 pub(crate) const TOP: &[&str] = &["agent", "service", "batch", "link", "law"];

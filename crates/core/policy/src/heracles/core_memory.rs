@@ -145,7 +145,7 @@ impl CoreMemory {
 
     /// Whether a way is left and traffic is predicted to stay under the limit.
     fn may_try_way(&self, scene: &Scene<'_>, params: &HeraclesParams, traffic: &Traffic) -> bool {
-        let service = service_traffic(scene, params, traffic);
+        let service = self.service_traffic(scene, params, traffic);
         let predicted = service + traffic.batch + self.derivative;
         let fits = params.dram_limit().is_none_or(|limit| predicted <= limit);
         fits && self.share.ways < self.partition.ways_max(scene.setup)
@@ -202,7 +202,7 @@ impl CoreMemory {
     ) {
         if let Some((traffic, limit)) = traffic.zip(params.dram_limit()) {
             let per_core = traffic.batch / f64::from(self.share.steps.max(1));
-            let need = service_traffic(scene, params, &traffic) + traffic.batch + per_core;
+            let need = self.service_traffic(scene, params, &traffic) + traffic.batch + per_core;
             if need > limit {
                 self.state = State::GrowLlc;
                 return;
@@ -219,18 +219,27 @@ impl CoreMemory {
         }
     }
 
+    /// The services' traffic: the model's where there is one and the load is known, with the cores and
+    /// ways that they have now; else as measured.
+    fn service_traffic(
+        &self,
+        scene: &Scene<'_>,
+        params: &HeraclesParams,
+        traffic: &Traffic,
+    ) -> f64 {
+        let cores = u32::try_from(self.sides(scene.setup).0.len()).unwrap_or(u32::MAX);
+        let ways = self.partition.service_ways(scene.setup, self.share.ways);
+        let modelled =
+            scene.worst.load.and_then(|load| params.modelled_bandwidth(load, cores, ways));
+        modelled.unwrap_or(traffic.service)
+    }
+
     fn inputs(&self, scene: &Scene<'_>, traffic: &Traffic) -> Vec<Input> {
         let mut inputs = scene.worst.inputs();
         inputs.extend(traffic.inputs());
         inputs.push(Input::new("batch_ways_count", f64::from(self.share.ways)));
         inputs
     }
-}
-
-/// The services' traffic: the model's where there is one and the load is known, else as measured.
-fn service_traffic(scene: &Scene<'_>, params: &HeraclesParams, traffic: &Traffic) -> f64 {
-    let modelled = scene.worst.load.and_then(|load| params.modelled_bandwidth(load));
-    modelled.unwrap_or(traffic.service)
 }
 
 /// Batch traffic per CPU second: falls when more of its accesses hit the cache.

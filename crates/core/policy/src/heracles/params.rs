@@ -3,8 +3,9 @@
 use crate::parts::{OnDisable, Partition, check};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// What services move at a load: one point of an offline profile (H-3).
+/// What services move at a load, with so many cores and ways: one point of an offline profile (H-3).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceBandwidth {
@@ -12,6 +13,12 @@ pub struct ServiceBandwidth {
     pub load_frac: f64,
     /// Memory traffic of all services at that load, in bytes per second.
     pub bytes_per_s: f64,
+    /// Their cores; left out: any.
+    #[serde(default)]
+    pub cores: Option<u32>,
+    /// Their cache ways; left out: any.
+    #[serde(default)]
+    pub ways: Option<u32>,
 }
 
 /// Parameters of `heracles`: the table `[law.heracles]`. The defaults are the paper's own.
@@ -50,8 +57,9 @@ pub struct HeraclesParams {
     pub peak_dram_bytes_per_s: Option<f64>,
     /// Share of it that may be used.
     pub dram_limit_frac: f64,
-    /// Offline model of the services' traffic by load, in rising order of load; between points
-    /// it is interpolated. Without it the measured traffic is used.
+    /// Offline model of the services' traffic by load, cores and ways, in rising order of load for
+    /// each number of cores and ways; between loads it is interpolated, of cores and ways the
+    /// nearest count. Without it the measured traffic is used.
     pub service_bandwidth: Vec<ServiceBandwidth>,
     /// Cores that batch begins with.
     pub start_cores: u32,
@@ -167,8 +175,10 @@ impl HeraclesParams {
             check(0.0..=2.0, &[("service_bandwidth.load_frac", point.load_frac)])?;
             check(0.0..=1e15, &[("service_bandwidth.bytes_per_s", point.bytes_per_s)])?;
         }
-        let rising = |pair: &[ServiceBandwidth]| pair[0].load_frac < pair[1].load_frac;
-        if !self.service_bandwidth.windows(2).all(rising) {
+        let rising = |table: &Vec<ServiceBandwidth>| {
+            table.windows(2).all(|pair| pair[0].load_frac < pair[1].load_frac)
+        };
+        if !self.tables().values().all(rising) {
             return Err("service_bandwidth is not in rising order of load_frac".into());
         }
         Ok(())
@@ -179,9 +189,22 @@ impl HeraclesParams {
         self.peak_dram_bytes_per_s.map(|peak| peak * self.dram_limit_frac)
     }
 
-    /// What the model says of the services' traffic at a load; none without a model.
-    pub(super) fn modelled_bandwidth(&self, load: f64) -> Option<f64> {
-        let points = &self.service_bandwidth;
+    /// The model's points by cores and ways.
+    fn tables(&self) -> BTreeMap<(Option<u32>, Option<u32>), Vec<ServiceBandwidth>> {
+        let mut tables: BTreeMap<_, Vec<ServiceBandwidth>> = BTreeMap::new();
+        for point in &self.service_bandwidth {
+            tables.entry((point.cores, point.ways)).or_default().push(*point);
+        }
+        tables
+    }
+
+    /// What the model says of the services' traffic at a load, with so many cores and ways; none
+    /// without a model. Of cores and ways that were not measured the nearest that were count.
+    pub(super) fn modelled_bandwidth(&self, load: f64, cores: u32, ways: u32) -> Option<f64> {
+        let off = |has: u32, of: Option<u32>| of.map_or(0, |of| of.abs_diff(has));
+        let tables = self.tables();
+        let nearest = |(c, w): &&(Option<u32>, Option<u32>)| (off(ways, *w), off(cores, *c));
+        let points = &tables[tables.keys().min_by_key(nearest)?];
         let after = points.iter().position(|p| p.load_frac >= load);
         match after {
             Some(0) => Some(points[0].bytes_per_s),

@@ -133,15 +133,32 @@ fn over_90_percent_of_peak_traffic_cores_are_cut_until_it_fits() {
 
 #[test]
 fn the_model_of_the_services_traffic_decides_where_there_is_one() {
-    let point = |load_frac, bytes_per_s| ServiceBandwidth { load_frac, bytes_per_s };
+    let point = |load_frac, bytes_per_s| ServiceBandwidth {
+        load_frac,
+        bytes_per_s,
+        cores: None,
+        ways: None,
+    };
     let with_model = HeraclesParams {
         peak_dram_bytes_per_s: Some(50e9),
         service_bandwidth: vec![point(0.2, 10e9), point(0.6, 38e9)],
         ..HeraclesParams::default()
     };
-    assert!((with_model.modelled_bandwidth(0.5).unwrap() - 31e9).abs() < 1.0);
-    assert_eq!(with_model.modelled_bandwidth(0.1), Some(10e9));
-    assert_eq!(with_model.modelled_bandwidth(0.9), Some(38e9));
+    assert!((with_model.modelled_bandwidth(0.5, 4, 0).unwrap() - 31e9).abs() < 1.0);
+    assert_eq!(with_model.modelled_bandwidth(0.1, 4, 0), Some(10e9));
+    assert_eq!(with_model.modelled_bandwidth(0.9, 4, 0), Some(38e9));
+    let of = |cores, ways, bytes_per_s| ServiceBandwidth {
+        load_frac: 0.5,
+        bytes_per_s,
+        cores: Some(cores),
+        ways: Some(ways),
+    };
+    let table = vec![of(2, 4, 1e9), of(2, 12, 2e9), of(6, 4, 3e9), of(6, 12, 4e9)];
+    let divided = HeraclesParams { service_bandwidth: table, ..HeraclesParams::default() };
+    assert!(divided.validate().is_ok());
+    for (cores, ways, bytes) in [(1, 1, 1e9), (3, 11, 2e9), (7, 5, 3e9), (9, 20, 4e9)] {
+        assert_eq!(divided.modelled_bandwidth(0.7, cores, ways), Some(bytes), "{cores} {ways}");
+    }
     let measured = HeraclesParams { service_bandwidth: Vec::new(), ..with_model.clone() };
     // Measured 20 GB/s in all, but at half load the model expects 31 GB/s of the service.
     let mut run = Run::new(eight().build(), with_model);
@@ -227,7 +244,8 @@ fn an_objective_that_is_missed_alone_is_said_once() {
 #[test]
 fn contradicting_parameters_are_refused() {
     let base = HeraclesParams::default;
-    let point = |load_frac| ServiceBandwidth { load_frac, bytes_per_s: 1e9 };
+    let point =
+        |load_frac| ServiceBandwidth { load_frac, bytes_per_s: 1e9, cores: None, ways: None };
     for bad in [
         HeraclesParams { top_period_s: -1.0, ..base() },
         HeraclesParams { load_low_frac: 0.9, ..base() },

@@ -48,6 +48,13 @@ impl Partition {
         self.layouts(setup).iter().map(|(_, layout)| layout.batch_max()).min().unwrap_or(0)
     }
 
+    /// Ways that services have beside a batch with so many, in the smallest cache; 0 where no cache
+    /// can be divided.
+    pub(crate) fn service_ways(&self, setup: &Setup, batch: u32) -> u32 {
+        let left = |layout: &WayLayout| layout.ways().saturating_sub(layout.fit(batch));
+        self.layouts(setup).iter().map(|(_, layout)| left(layout)).min().unwrap_or(0)
+    }
+
     /// So many ways as this share of the smallest cache, at least one; 0 where no cache can be
     /// divided.
     pub(crate) fn ways_of(&self, setup: &Setup, share_frac: f64) -> u32 {

@@ -73,6 +73,7 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
         knobs: BTreeMap::new(),
         tasks: Vec::new(),
         experiments: Vec::new(),
+        probes: Vec::new(),
     })
 }
 

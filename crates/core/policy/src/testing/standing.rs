@@ -36,6 +36,7 @@ impl Standing {
                     self.tasks.insert(tenant, if allowed { at_most } else { 0 });
                 }
                 Wish::Play(experiment) => self.played.push(experiment),
+                Wish::Probe(_) | Wish::EndProbe { .. } => {}
             }
         }
     }
@@ -103,6 +104,8 @@ pub(crate) fn journal_lines(second: f64, proposals: &[Proposal]) -> String {
             }
             Wish::RunTasks { tenant, .. } => format!("tasks of {tenant}: none"),
             Wish::Play(e) => format!("play experiment {}", e.id),
+            Wish::Probe(p) => format!("probe {} of {}", p.resource, p.service),
+            Wish::EndProbe { id } => format!("end probe {id}"),
         };
         let (rank, rule) = (p.precedence, &p.rule);
         writeln!(text, "{second:8.3} {rank:?} {rule} {{{}}}: {wish}", inputs.join(" "))

@@ -6,7 +6,7 @@ mod scope;
 mod yardstick;
 
 pub use class::{Animal, Class};
-pub use report::{CurvePoint, PROFILE_SCHEMA, Profile, Workload};
+pub use report::{CurvePoint, PROFILE_SCHEMA, Profile, ToleratedAt, Workload};
 pub use scope::{QUICK, scope};
 pub use yardstick::yardstick;
 
@@ -146,6 +146,8 @@ impl Profile {
         self.curves.insert(resource, points(&levels));
         let notes = notes.into_iter().map(|note| format!("{resource}: {note}"));
         self.notes.extend(notes);
+        let why = found.no_reporter.iter().map(|why| format!("{resource}: {why}"));
+        self.notes.extend(why);
         if found.cut_short {
             self.notes.push(format!("{resource}: the time was up before the search ended"));
         }

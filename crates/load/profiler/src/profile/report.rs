@@ -2,7 +2,7 @@
 
 use super::{Class, ProfileOptions};
 use crate::stats::Estimate;
-use crate::{Machine, Metric, Subject};
+use crate::{BandwidthModel, Machine, Metric, Subject};
 use quell_pressure::Resource;
 use quell_types::CpuSet;
 use schemars::JsonSchema;
@@ -32,6 +32,15 @@ pub struct CurvePoint {
     pub speed_frac: Estimate,
 }
 
+/// A tolerated intensity that was found while the service was guarded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ToleratedAt {
+    /// The intensity, 0..100, and between which intensities it lies.
+    pub tolerated: Estimate,
+    /// When, in milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
 /// What a workload tolerates and what it causes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
@@ -52,14 +61,24 @@ pub struct Profile {
     pub threshold_frac: f64,
     /// The highest intensity, 0..100, at which that was kept.
     pub tolerated: BTreeMap<Resource, Estimate>,
-    /// What a kernel at full intensity loses of its own work beside the workload, in percent; absent
-    /// where the workload could not be stopped to compare.
+    /// What a kernel at full intensity loses of its own work beside the workload, in percent. A
+    /// workload that was not stopped is compared with its own idle moments; absent where it had none.
     pub caused: BTreeMap<Resource, Estimate>,
     /// Speed against intensity.
     pub curves: BTreeMap<Resource, Vec<CurvePoint>>,
     /// Speed of the kernel itself, as a reporter, against the intensity of another one like it: what
     /// turns a loss caused into an intensity.
     pub yardsticks: BTreeMap<Resource, Vec<CurvePoint>>,
+    /// When a tolerated intensity was found anew while the service was guarded, in milliseconds since
+    /// 1970; the others are as first measured.
+    #[serde(default)]
+    pub refreshed_unix_ms: BTreeMap<Resource, u64>,
+    /// Memory traffic by load, of a service on a machine that counts it.
+    #[serde(default)]
+    pub bandwidth: Option<BandwidthModel>,
+    /// Why there is no such model; null where there is one, and of what is no service.
+    #[serde(default)]
+    pub bandwidth_absent: Option<String>,
     /// Resources that were not measured, and why.
     pub absent: BTreeMap<Resource, String>,
     /// What kind of neighbour it is, as far as the signals tell.
@@ -71,32 +90,47 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// A profile in which nothing was measured yet, for what is found of a service in use.
+    #[must_use]
+    pub fn begun(name: &str, machine: &Machine) -> Profile {
+        let workload =
+            Workload { name: name.to_owned(), metric: Metric::Requests, cpus: CpuSet::new() };
+        Profile {
+            schema: PROFILE_SCHEMA.to_owned(),
+            machine: machine.clone(),
+            workload,
+            pressure_cpus: CpuSet::new(),
+            same_core: false,
+            quick: false,
+            threshold_frac: 0.95,
+            tolerated: BTreeMap::new(),
+            caused: BTreeMap::new(),
+            curves: BTreeMap::new(),
+            yardsticks: BTreeMap::new(),
+            refreshed_unix_ms: BTreeMap::new(),
+            bandwidth: None,
+            bandwidth_absent: None,
+            absent: BTreeMap::new(),
+            class: Class::default(),
+            notes: Vec::new(),
+            seconds: 0.0,
+        }
+    }
+
     pub(super) fn new(
         subject: &dyn Subject,
         options: &ProfileOptions,
         machine: Machine,
         absent: BTreeMap<Resource, String>,
     ) -> Profile {
-        Profile {
-            schema: PROFILE_SCHEMA.to_owned(),
-            machine,
-            workload: Workload {
-                name: subject.name().to_owned(),
-                metric: subject.metric(),
-                cpus: options.seats.workload.clone(),
-            },
-            pressure_cpus: options.seats.pressure.clone(),
-            same_core: options.seats.same_core,
-            quick: options.quick,
-            threshold_frac: options.threshold,
-            tolerated: BTreeMap::new(),
-            caused: BTreeMap::new(),
-            curves: BTreeMap::new(),
-            yardsticks: BTreeMap::new(),
-            absent,
-            class: Class::default(),
-            notes: Vec::new(),
-            seconds: 0.0,
-        }
+        let mut profile = Profile::begun(subject.name(), &machine);
+        profile.workload.metric = subject.metric();
+        profile.workload.cpus = options.seats.workload.clone();
+        profile.pressure_cpus = options.seats.pressure.clone();
+        profile.same_core = options.seats.same_core;
+        profile.quick = options.quick;
+        profile.threshold_frac = options.threshold;
+        profile.absent = absent;
+        profile
     }
 }

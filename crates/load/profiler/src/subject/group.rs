@@ -1,6 +1,6 @@
 //! What the kernel counts of a process and its children, or of a control group.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,8 +48,9 @@ impl Group {
                 Ok(found)
             }
             Group::Cgroup(folder) => {
-                let text = std::fs::read_to_string(folder.join("cgroup.procs"))?;
-                Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+                let mut found = members(folder)?;
+                inner(folder, &mut found);
+                Ok(found)
             }
         }
     }
@@ -72,6 +73,46 @@ impl Group {
     pub fn io_bytes(&self) -> Option<u64> {
         let counts: Vec<u64> = self.processes().ok()?.iter().filter_map(|p| io_bytes(*p)).collect();
         (!counts.is_empty()).then(|| counts.iter().sum())
+    }
+}
+
+/// Bytes of system calls, added up process by process: one that ends takes nothing away again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IoTally {
+    seen: BTreeMap<u32, u64>,
+    total: u64,
+}
+
+impl IoTally {
+    /// All so far; none if the kernel tells of no process.
+    pub(super) fn count(&mut self, group: &Group) -> Option<u64> {
+        let pids = group.processes().ok()?;
+        let now: BTreeMap<u32, u64> =
+            pids.into_iter().filter_map(|pid| Some((pid, io_bytes(pid)?))).collect();
+        (!now.is_empty()).then(|| self.take(now))
+    }
+
+    fn take(&mut self, now: BTreeMap<u32, u64>) -> u64 {
+        let grown = |(pid, bytes): (&u32, &u64)| {
+            bytes.saturating_sub(self.seen.get(pid).copied().unwrap_or(0))
+        };
+        self.total += now.iter().map(grown).sum::<u64>();
+        self.seen = now;
+        self.total
+    }
+}
+
+fn members(folder: &Path) -> io::Result<BTreeSet<u32>> {
+    let text = std::fs::read_to_string(folder.join("cgroup.procs"))?;
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+/// Those of the groups below, as containers and slices have them. What vanishes meanwhile is left out.
+fn inner(folder: &Path, found: &mut BTreeSet<u32>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for below in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        found.extend(members(&below).unwrap_or_default());
+        inner(&below, found);
     }
 }
 
@@ -149,5 +190,19 @@ mod tests {
         let group = Group::cgroup(folder.path().to_str().unwrap()).unwrap();
         assert_eq!(group.processes().unwrap(), [7, 12].into_iter().collect());
         assert_eq!(group.cpu_time(), Some(Duration::from_micros(1500)));
+        let below = folder.path().join("inner/most");
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::write(below.join("cgroup.procs"), "30\n").unwrap();
+        assert_eq!(group.processes().unwrap(), [7, 12, 30].into_iter().collect());
+    }
+
+    #[test]
+    fn bytes_of_processes_that_end_stay_counted() {
+        let mut tally = IoTally::default();
+        let mut take = |now: &[(u32, u64)]| tally.take(now.iter().copied().collect());
+        assert_eq!(take(&[(7, 100)]), 100);
+        assert_eq!(take(&[(7, 150), (8, 20)]), 170);
+        assert_eq!(take(&[(8, 25)]), 175, "the first has ended");
+        assert_eq!(take(&[(8, 25), (7, 10)]), 185, "its number was given anew");
     }
 }

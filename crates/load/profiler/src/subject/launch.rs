@@ -160,7 +160,7 @@ fn automatic(options: &LaunchOptions, stop: &Stop) -> Result<Box<dyn Subject>, P
         steps.push(now.saturating_sub(before) as f64);
         before = now;
         if begun.elapsed() >= options.settle && steady(&steps) {
-            return Ok(Box::new(Steady::of(name(options), child, Source::Io, stop)));
+            return Ok(Box::new(Steady::of(name(options), child, Source::io(), stop)));
         }
     }
     Err(no_progress(options, begun.elapsed(), "its end, and the bytes that it reads and writes"))

@@ -9,7 +9,7 @@ mod steady;
 pub use group::Group;
 pub use launch::{LaunchOptions, Progress, launch};
 pub use repeated::Repeated;
-pub use steady::{Steady, looped};
+pub use steady::{Counter, Steady, looped};
 
 use crate::ProfileError;
 use schemars::JsonSchema;
@@ -32,6 +32,27 @@ pub enum Metric {
     InverseLatency,
     /// Work that the workload counts itself.
     OwnCount,
+    /// Instructions that it retired.
+    Instructions,
+    /// Requests that it answered on its sockets.
+    Requests,
+}
+
+impl Metric {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Metric::Runs => "whole runs",
+            Metric::OutputLines => "lines that it prints",
+            Metric::OutputBytes => "bytes that it prints",
+            Metric::IoBytes => "bytes of its system calls",
+            Metric::InverseLatency => "the inverse of its tail latency",
+            Metric::OwnCount => "its own count",
+            Metric::Instructions => "instructions",
+            Metric::Requests => "requests answered",
+        }
+    }
 }
 
 /// Speed over a window.
@@ -56,6 +77,16 @@ pub trait Subject {
     /// # Errors
     /// It ended, stands still, or somebody asked to stop.
     fn speed(&mut self, length: Duration) -> Result<Speed, ProfileError>;
+
+    /// The shortest window in which its progress means anything.
+    fn least_window(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// CPU time so far; none if that is not known.
+    fn cpu_time(&self) -> Option<Duration> {
+        None
+    }
 
     /// Whether [`Subject::rest`] stops it; a service in use must not be stopped.
     fn can_rest(&self) -> bool;

@@ -1,5 +1,6 @@
 //! A workload that goes on: its speed is the change of a counter over a window.
 
+use super::group::IoTally;
 use super::{Group, Metric, Speed, Subject, repeated};
 use crate::ProfileError;
 use quell_pressure::{Bound, Stop};
@@ -13,11 +14,24 @@ use std::time::{Duration, Instant};
 /// stalled.
 const PATIENCE: u32 = 20;
 
+/// How long a workload that runs already is watched by each counter.
+const WATCHED: Duration = Duration::from_millis(400);
+
+/// Counts a workload's progress from outside: hardware counters, its sockets.
+pub trait Counter: std::fmt::Debug + Send {
+    /// What it counts.
+    fn metric(&self) -> Metric;
+
+    /// The count so far; none if it cannot be read now.
+    fn count(&mut self) -> Option<u64>;
+}
+
 /// What counts its work.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Source {
     Output(Arc<AtomicU64>, Metric),
-    Io,
+    Io(IoTally),
+    Other(Box<dyn Counter>),
 }
 
 /// A workload that goes on by itself.
@@ -41,13 +55,15 @@ struct Reading {
 }
 
 impl Steady {
-    /// A workload that runs already, by the bytes of its system calls. It is never stopped.
+    /// A workload that runs already. Its progress is what the first of `counters` that moves counts;
+    /// where none does, the bytes of its system calls. It is never stopped.
     ///
     /// # Errors
-    /// It is not there, or its counters may not be read.
+    /// It is not there, its counters may not be read, or nothing shows its progress.
     pub fn attach(
         name: impl Into<String>,
         group: Group,
+        counters: Vec<Box<dyn Counter>>,
         stop: &Stop,
     ) -> Result<Self, ProfileError> {
         let name = name.into();
@@ -58,14 +74,10 @@ impl Steady {
         if group.io_bytes().is_none() {
             return Err(ProfileError::subject(&name, std::io::ErrorKind::PermissionDenied.into()));
         }
-        Ok(Steady {
-            name,
-            source: Source::Io,
-            group,
-            own: None,
-            resting: false,
-            stop: stop.clone(),
-        })
+        let mut sources: Vec<Source> = counters.into_iter().map(Source::Other).collect();
+        sources.push(Source::io());
+        let source = moving(&name, &group, sources, stop)?;
+        Ok(Steady { name, source, group, own: None, resting: false, stop: stop.clone() })
     }
 
     pub(super) fn of(name: &str, child: Bound, source: Source, stop: &Stop) -> Steady {
@@ -74,22 +86,20 @@ impl Steady {
         Steady { name, source, group, own: Some(child), resting: false, stop }
     }
 
-    fn read(&self) -> Option<Reading> {
+    fn read(&mut self) -> Option<Reading> {
         let cpu = self.group.cpu_time();
-        let work = match &self.source {
-            Source::Output(counter, _) => Some(counter.load(Relaxed)),
-            Source::Io => self.group.io_bytes(),
-        };
-        Some(Reading { at: Instant::now(), work: work?, cpu })
+        let work = self.source.count(&self.group)?;
+        Some(Reading { at: Instant::now(), work, cpu })
     }
 
     /// The counters after `length` from now.
-    fn after(&self, length: Duration) -> Result<Reading, ProfileError> {
+    fn after(&mut self, length: Duration) -> Result<Reading, ProfileError> {
         if self.stop.wait(length) {
             return Err(ProfileError::Stopped);
         }
         self.alive()?;
-        self.read().ok_or_else(|| ProfileError::Stalled(self.name.clone()))
+        let stalled = ProfileError::Stalled(self.name.clone());
+        self.read().ok_or(stalled)
     }
 
     fn alive(&self) -> Result<(), ProfileError> {
@@ -101,6 +111,55 @@ impl Steady {
     pub(super) fn into_child(self) -> Option<Bound> {
         self.own
     }
+}
+
+impl Source {
+    /// By the bytes of system calls.
+    pub(super) fn io() -> Source {
+        Source::Io(IoTally::default())
+    }
+
+    fn metric(&self) -> Metric {
+        match self {
+            Source::Output(_, metric) => *metric,
+            Source::Io(_) => Metric::IoBytes,
+            Source::Other(counter) => counter.metric(),
+        }
+    }
+
+    fn count(&mut self, group: &Group) -> Option<u64> {
+        match self {
+            Source::Output(counter, _) => Some(counter.load(Relaxed)),
+            Source::Io(tally) => tally.count(group),
+            Source::Other(counter) => counter.count(),
+        }
+    }
+}
+
+/// The first of these that moves while the workload is watched.
+fn moving(
+    name: &str,
+    group: &Group,
+    mut sources: Vec<Source>,
+    stop: &Stop,
+) -> Result<Source, ProfileError> {
+    let before: Vec<Option<u64>> = sources.iter_mut().map(|s| s.count(group)).collect();
+    let begun = Instant::now();
+    if stop.wait(WATCHED) {
+        return Err(ProfileError::Stopped);
+    }
+    for (i, before) in before.iter().enumerate() {
+        let now = sources[i].count(group);
+        if before.zip(now).is_some_and(|(before, now)| now > before) {
+            return Ok(sources.swap_remove(i));
+        }
+    }
+    let tried: Vec<String> = sources.iter().map(|s| s.metric().words().to_owned()).collect();
+    Err(ProfileError::Unseen {
+        what: name.to_owned(),
+        seconds: begun.elapsed().as_secs_f64(),
+        tried: tried.join(", "),
+    })
 }
 
 fn speed(from: Reading, to: Reading) -> Option<Speed> {
@@ -117,22 +176,23 @@ impl Subject for Steady {
     }
 
     fn metric(&self) -> Metric {
-        match &self.source {
-            Source::Output(_, metric) => *metric,
-            Source::Io => Metric::IoBytes,
-        }
+        self.source.metric()
     }
 
     fn speed(&mut self, length: Duration) -> Result<Speed, ProfileError> {
         self.wake()?;
-        let stalled = || ProfileError::Stalled(self.name.clone());
-        let from = self.read().ok_or_else(stalled)?;
+        let stalled = ProfileError::Stalled(self.name.clone());
+        let Some(from) = self.read() else { return Err(stalled) };
         for _ in 0..PATIENCE {
             if let Some(found) = speed(from, self.after(length)?) {
                 return Ok(found);
             }
         }
-        Err(stalled())
+        Err(stalled)
+    }
+
+    fn cpu_time(&self) -> Option<Duration> {
+        self.group.cpu_time()
     }
 
     fn can_rest(&self) -> bool {
@@ -179,13 +239,45 @@ mod tests {
         let words = ["cat", "/dev/zero"].map(str::to_owned);
         let child = repeated::start(&words, &CpuSet::new(), Stdio::null()).unwrap();
         let stop = Stop::new().unwrap();
-        let mut subject = Steady::attach("cat", Group::Process(child.id()), &stop).unwrap();
+        let mut subject =
+            Steady::attach("cat", Group::Process(child.id()), Vec::new(), &stop).unwrap();
         let found = subject.speed(WINDOW).unwrap();
         assert!(found.by_wall > 0.0 && found.by_cpu.is_some_and(|s| s > 0.0), "{found:?}");
         assert!(!subject.can_rest());
         drop(child);
         assert!(matches!(subject.speed(WINDOW), Err(ProfileError::Stalled(_))));
-        assert!(Steady::attach("none", Group::Process(0x7fff_fff0), &stop).is_err());
+        let nobody = Group::Process(0x7fff_fff0);
+        assert!(Steady::attach("none", nobody, Vec::new(), &stop).is_err());
+    }
+
+    /// A counter that stands, or moves at each look.
+    #[derive(Debug)]
+    struct Made(Metric, u64, u64);
+
+    impl Counter for Made {
+        fn metric(&self) -> Metric {
+            self.0
+        }
+
+        fn count(&mut self) -> Option<u64> {
+            self.1 += self.2;
+            Some(self.1)
+        }
+    }
+
+    #[test]
+    fn the_first_counter_that_moves_is_taken() {
+        let made = |metric, step| Box::new(Made(metric, 0, step)) as Box<dyn Counter>;
+        let words = ["sleep", "600"].map(str::to_owned);
+        let child = repeated::start(&words, &CpuSet::new(), Stdio::null()).unwrap();
+        let (stop, group) = (Stop::new().unwrap(), Group::Process(child.id()));
+        let both = vec![made(Metric::Requests, 0), made(Metric::Instructions, 9)];
+        let mut subject = Steady::attach("sleep", group.clone(), both, &stop).unwrap();
+        assert_eq!(subject.metric(), Metric::Instructions);
+        assert!(subject.speed(WINDOW).unwrap().by_wall > 0.0);
+        let none = Steady::attach("sleep", group, vec![made(Metric::Requests, 0)], &stop);
+        let error = none.unwrap_err().to_string();
+        assert!(error.contains("requests") && error.contains("system calls"), "{error}");
     }
 
     #[test]

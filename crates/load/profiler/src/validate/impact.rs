@@ -24,6 +24,8 @@ const OWN: [(&str, Habit); 4] = [
     ("chase 64 MiB", Habit::Chase(64 << 20)),
     ("stream 256 MiB", Habit::Stream(256 << 20)),
 ];
+/// Windows for tails are long: no more pairs of them than this.
+const MOST_OF_TAILS: usize = 3;
 /// At these intensities.
 const LEVELS: &[f64] = &[20.0, 40.0, 60.0, 80.0, 100.0];
 
@@ -59,10 +61,14 @@ fn one(
         }
         let pressure = ready(&options.options(resource, &options.seats.pressure), topology, stop)?;
         let effort = Effort {
-            window: options.window,
+            window: options.window.max(subject.least_window()),
             settle: Duration::from_millis(10),
             grid: LEVELS,
-            pairs: options.rounds,
+            pairs: if subject.least_window().is_zero() {
+                options.rounds
+            } else {
+                options.rounds.min(MOST_OF_TAILS)
+            },
             resolution: 100.0,
             budget: Duration::from_secs(60),
         };

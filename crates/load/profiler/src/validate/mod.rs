@@ -11,9 +11,11 @@ mod impact;
 mod linearity;
 mod observer;
 mod report;
+mod timing;
 
 pub use report::{
-    Crosstalk, Impact, ImpactPoint, KernelLinearity, LevelValue, VALIDATE_SCHEMA, Validation,
+    Crosstalk, Impact, ImpactPoint, KernelLinearity, KernelTiming, LevelValue, VALIDATE_SCHEMA,
+    Validation,
 };
 
 use crate::{Machine, ProfileError, Seats, Subject};
@@ -31,6 +33,8 @@ pub struct ValidateOptions {
     pub window: Duration,
     /// Whether linearity is measured.
     pub linearity: bool,
+    /// Whether it is measured how fast pressure comes and goes.
+    pub timing: bool,
     /// Whether applications are measured.
     pub impact: bool,
     /// Whether cross-talk is measured.
@@ -83,8 +87,11 @@ impl ValidateOptions {
 /// Validates. Called at the desk ([`crate::at_desk`]); `applications` are further workloads whose
 /// curves are wanted, on the workload's CPUs. `tell` hears a line at each step.
 ///
+/// A validation that ends before its end (somebody asked, an application failed) is what was measured
+/// until then, and says why.
+///
 /// # Errors
-/// Somebody asked to stop; an application fails. A kernel that cannot run is named with the reason.
+/// It ended before anything was measured. A kernel that cannot run is named with the reason.
 pub fn validate(
     options: &ValidateOptions,
     applications: &mut [Box<dyn Subject>],
@@ -94,6 +101,26 @@ pub fn validate(
 ) -> Result<Validation, ProfileError> {
     let begun = Instant::now();
     let mut found = Validation::new(Machine::of(topology));
+    let ended = parts(options, applications, topology, stop, &mut found, tell);
+    found.seconds = begun.elapsed().as_secs_f64();
+    match ended {
+        Ok(()) => Ok(found),
+        Err(error) if found.is_empty() => Err(error),
+        Err(error) => {
+            found.ended_early = Some(error.to_string());
+            Ok(found)
+        }
+    }
+}
+
+fn parts(
+    options: &ValidateOptions,
+    applications: &mut [Box<dyn Subject>],
+    topology: &Topology,
+    stop: &Stop,
+    found: &mut Validation,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), ProfileError> {
     for application in applications.iter_mut() {
         application.rest()?;
     }
@@ -109,12 +136,14 @@ pub fn validate(
             Err(e) => return Err(e),
         }
     }
+    if options.timing {
+        timing::measure(options, topology, stop, found, tell)?;
+    }
     if options.impact {
-        impact::measure(options, applications, topology, stop, &mut found, tell)?;
+        impact::measure(options, applications, topology, stop, found, tell)?;
     }
     if options.crosstalk {
-        crosstalk::measure(options, topology, stop, &mut found, tell)?;
+        crosstalk::measure(options, topology, stop, found, tell)?;
     }
-    found.seconds = begun.elapsed().as_secs_f64();
-    Ok(found)
+    Ok(())
 }

@@ -58,6 +58,39 @@ impl KernelLinearity {
     }
 }
 
+/// How fast a kernel comes and goes at full intensity: medians, and the worst of all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelTiming {
+    /// Pressed on what.
+    pub resource: Resource,
+    /// Mapping, touching and connecting everything.
+    pub arm_ms: f64,
+    /// From the start of the armed kernel until its last thread had done a burst of work; null if
+    /// one never did.
+    pub start_ms: Option<f64>,
+    /// The worst of them.
+    pub start_worst_ms: Option<f64>,
+    /// From the wish to end until the last thread had stopped pressing.
+    pub stop_ms: Option<f64>,
+    /// The worst of them.
+    pub stop_worst_ms: Option<f64>,
+}
+
+impl KernelTiming {
+    /// One line for a terminal.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let or_dash = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.2}"));
+        format!(
+            "{:<18} armed in {:.1} ms, at work after {} ms, stopped after {} ms",
+            self.resource.name(),
+            self.arm_ms,
+            or_dash(self.start_ms),
+            or_dash(self.stop_ms)
+        )
+    }
+}
+
 /// A point of an impact curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImpactPoint {
@@ -100,12 +133,18 @@ pub struct Validation {
     pub machine: Machine,
     /// Linearity.
     pub kernels: Vec<KernelLinearity>,
+    /// How fast kernels come and go; empty if not measured.
+    #[serde(default)]
+    pub timing: Vec<KernelTiming>,
     /// Impact on applications; empty if not measured.
     pub impact: Vec<Impact>,
     /// Cross-talk; empty if not measured.
     pub crosstalk: Vec<Crosstalk>,
     /// What was not validated, and why.
     pub absent: BTreeMap<Resource, String>,
+    /// Why it ended before its end; null if it did not. What was measured until then is here.
+    #[serde(default)]
+    pub ended_early: Option<String>,
     /// How long it took.
     pub seconds: f64,
 }
@@ -116,10 +155,20 @@ impl Validation {
             schema: VALIDATE_SCHEMA.to_owned(),
             machine,
             kernels: Vec::new(),
+            timing: Vec::new(),
             impact: Vec::new(),
             crosstalk: Vec::new(),
             absent: BTreeMap::new(),
+            ended_early: None,
             seconds: 0.0,
         }
+    }
+
+    /// Whether nothing was measured.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kernels.is_empty()
+            && self.timing.is_empty()
+            && self.impact.is_empty()
+            && self.crosstalk.is_empty()
     }
 }

@@ -37,6 +37,8 @@ impl Linux {
             }
             Action::StopTask { task } => Ok(self.tasks.stop(*task)),
             Action::Play(experiment) => self.play(experiment),
+            Action::Probe(probe) => self.probe(probe),
+            Action::EndProbe { id } => Ok(self.end_probe(Some(*id), "it was asked to end")),
         }
     }
 
@@ -63,6 +65,9 @@ impl Linux {
     fn play(&mut self, experiment: &Experiment) -> Result<Result<(), String>, PlatformError> {
         if self.player.is_some() {
             return Ok(Err("an experiment is being played".into()));
+        }
+        if self.prober.is_some() {
+            return Ok(Err("a probe is under way".into()));
         }
         let mut freezers = Vec::new();
         for name in &experiment.groups {

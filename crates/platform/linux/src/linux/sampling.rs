@@ -36,20 +36,29 @@ impl Linux {
     /// Waits, playing the edges of an experiment meanwhile.
     pub(super) fn wait_until(&mut self, moment: Time) {
         loop {
-            let edge = self.player.as_ref().map(Player::next_edge);
+            let edge = self.next_edge();
             let next = edge.map_or(moment, |edge| edge.min(moment));
             clock::sleep_until(next);
             let now = clock::now();
             if edge.is_some_and(|edge| now >= edge) {
                 self.step_player();
+                self.step_prober();
             } else if now >= moment {
                 return;
             }
         }
     }
 
+    /// The next edge of an experiment or a probe.
+    fn next_edge(&self) -> Option<Time> {
+        let player = self.player.as_ref().map(Player::next_edge);
+        let prober = self.prober.as_ref().map(|(prober, _)| prober.next_edge());
+        player.into_iter().chain(prober).min()
+    }
+
     pub(super) fn step_player(&mut self) {
-        let Some(player) = &mut self.player else { return };
+        let due = |player: &&mut Player| player.next_edge() <= clock::now();
+        let Some(player) = self.player.as_mut().filter(due) else { return };
         if let Some(trace) = player.step(&mut self.tenants, &mut self.meter) {
             self.traces.push(trace);
             self.player = None;
@@ -104,6 +113,7 @@ impl Linux {
             knobs,
             tasks: self.tasks.records(&self.queue).map_err(lost)?,
             experiments: std::mem::take(&mut self.traces),
+            probes: std::mem::take(&mut self.probed),
             outcomes: std::mem::take(&mut self.outcomes),
             link_capacity: self.setup.links.iter().map(|l| (l.name.clone(), l.capacity)).collect(),
         })

@@ -3,14 +3,15 @@
 use super::experiment::Player;
 use super::knobs::KnobTable;
 use super::mishaps::Mishaps;
+use super::probe::Prober;
 use super::sensors::Sensors;
 use super::tasks::Tasks;
 use crate::scene::Scene;
 use crate::world::World;
 use quell_platform::Life;
 use quell_types::{
-    BatchSpec, CpuSet, Experiment, ExperimentTrace, Knob, Outcome, ServiceSpec, Setting, Setup,
-    TaskId, Tenant,
+    BatchSpec, CpuSet, Experiment, ExperimentTrace, Knob, Outcome, ProbeTrace, ServiceSpec,
+    Setting, Setup, TaskId, Tenant,
 };
 
 /// Everything that survives the death of an agent.
@@ -25,6 +26,10 @@ pub(crate) struct Body {
     pub(crate) tasks: Tasks,
     pub(crate) player: Option<Player>,
     pub(crate) traces: Vec<ExperimentTrace>,
+    pub(super) prober: Option<Prober>,
+    pub(super) probed: Vec<ProbeTrace>,
+    /// The world's group of what presses beside a service; none until it is first wanted.
+    pub(super) probe_group: Option<usize>,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) last: u64,
     pages_bytes_per_s: f64,
@@ -55,6 +60,9 @@ impl Body {
             tasks: Tasks::new(&scene.programs),
             player: None,
             traces: Vec::new(),
+            prober: None,
+            probed: Vec::new(),
+            probe_group: None,
             outcomes: Vec::new(),
             last: 0,
             pages_bytes_per_s: scene.actuation.pages_bytes_per_s,
@@ -91,6 +99,7 @@ impl Body {
     pub(crate) fn run_until(&mut self, end: u64) {
         loop {
             let edge = self.player.as_ref().map_or(u64::MAX, Player::next);
+            let edge = self.prober.as_ref().map_or(edge, |prober| prober.next().min(edge));
             let due = self.knobs.next_due().min(edge).min(self.sensors.next());
             let to = due.min(end).max(self.world.now);
             self.world.run_until(to);
@@ -106,6 +115,7 @@ impl Body {
                 self.sensors.take(&self.world);
             }
             self.step_player();
+            self.step_prober();
         }
     }
 
@@ -206,6 +216,9 @@ impl Body {
         if self.player.is_some() {
             return Err("an experiment is being played".into());
         }
+        if self.prober.is_some() {
+            return Err("a probe is under way".into());
+        }
         let groups = experiment.groups.iter().map(|group| self.batch_group(group));
         let groups = groups.collect::<Result<Vec<usize>, String>>()?;
         if experiment.code.is_empty() || experiment.chip_us == 0 {
@@ -236,6 +249,7 @@ impl Body {
     /// Ends experiment and tasks.
     pub(crate) fn end_all(&mut self) {
         self.free_groups("the agent ends");
+        let _ = self.end_probe(None, "the agent ends");
         self.tasks.stop_all(&mut self.world);
         self.knobs.forget_all_pending();
     }
@@ -248,6 +262,9 @@ impl Body {
     pub(crate) fn forget_agent(&mut self) {
         self.dying = None;
         self.player = None;
+        // What presses dies with the agent.
+        let _ = self.end_probe(None, "the agent died");
+        self.probed.clear();
         self.traces.clear();
         self.outcomes.clear();
     }

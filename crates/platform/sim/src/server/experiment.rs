@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Counters at an edge of a chip.
 #[derive(Debug)]
-struct Edge {
+pub(super) struct Edge {
     time: u64,
     cpu_ns: BTreeMap<Tenant, u64>,
     requests: BTreeMap<Tenant, Reading<RequestReading>>,
@@ -86,7 +86,7 @@ impl Player {
 }
 
 impl Edge {
-    fn of(experiment: &Experiment, body: &Body) -> Self {
+    pub(super) fn of(experiment: &Experiment, body: &Body) -> Self {
         let both = experiment.victims.iter().chain(&experiment.groups);
         let cpu = |name: &Tenant| {
             let group = body.group(name).ok()?;
@@ -101,7 +101,7 @@ impl Edge {
     }
 }
 
-fn chip(experiment: &Experiment, from: &Edge, to: &Edge, running: bool) -> ChipTrace {
+pub(super) fn chip(experiment: &Experiment, from: &Edge, to: &Edge, running: bool) -> ChipTrace {
     let grown = |name: &Tenant| -> (Tenant, Reading<u64>) {
         let growth = match (from.cpu_ns.get(name), to.cpu_ns.get(name)) {
             (Some(from), Some(to)) => Ok(to - from),

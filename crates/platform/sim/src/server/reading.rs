@@ -35,6 +35,7 @@ impl Body {
             knobs: self.knobs.read(),
             tasks: self.tasks.records(),
             experiments: std::mem::take(&mut self.traces),
+            probes: std::mem::take(&mut self.probed),
             outcomes: std::mem::take(&mut self.outcomes),
             link_capacity: self.setup.links.iter().map(|l| (l.name.clone(), l.capacity)).collect(),
         };

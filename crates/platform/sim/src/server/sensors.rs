@@ -53,6 +53,8 @@ impl Sensors {
         let before = self.taken.back();
         let mut now = Latched { at: world.now, ..Latched::default() };
         let noise = self.sensing.noise_frac;
+        // What presses beside a service has joined since.
+        self.seen.resize(world.groups.len(), 0.0);
         for (index, group) in world.groups.iter().enumerate() {
             let added = (group.traffic_bytes - self.seen[index]) * self.random.noise(noise);
             self.seen[index] = group.traffic_bytes;

@@ -31,7 +31,7 @@ pub fn program(name: &str) -> Option<Program> {
     PROGRAMS.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }
 
-fn of(name: &str, memory_bytes: f64, phase: Phase) -> Program {
+pub(super) fn of(name: &str, memory_bytes: f64, phase: Phase) -> Program {
     Program {
         name: name.into(),
         phases: vec![phase],
@@ -53,7 +53,7 @@ fn integer() -> Program {
 const HELD: f64 = 0.8;
 
 /// A sweep over an array of `bytes`, one access a line.
-fn sweep(bytes: f64) -> Phase {
+pub(super) fn sweep(bytes: f64) -> Phase {
     let cliff = MissCurve::new(&[(HELD * bytes, 120.0), (bytes.max(1.0), 0.0)]);
     Phase {
         base_cpi: 0.6,

@@ -24,7 +24,7 @@ impl World {
         }
     }
 
-    fn add_group(&mut self, links: Vec<usize>) -> usize {
+    pub(crate) fn add_group(&mut self, links: Vec<usize>) -> usize {
         let full = (1u64 << self.machine.cache.ways) - 1;
         let domains = self.machine.domains();
         let all = (0..self.machine.cpus()).collect();

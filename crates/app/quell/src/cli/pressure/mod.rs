@@ -5,10 +5,12 @@ mod validate;
 
 pub(super) use list::Kernels;
 
+use super::guard::end_with;
 use anyhow::Context as _;
 use quell_pressure::{Idle, Intensity, Options, PageSize, Plan, Progress, Report, Resource, Stop};
 use quell_topology::Machine;
 use quell_types::CpuSet;
+use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -102,6 +104,9 @@ pub(crate) struct Args {
     /// bus-lock: I know that this stops the memory accesses of all tenants of this host.
     #[arg(long)]
     i_know_this_hurts_everyone: bool,
+    /// Is killed as soon as the parent process, which must be this one, has ended.
+    #[arg(long, value_name = "PID", hide = true)]
+    with_parent: Option<u32>,
     /// Progress and report as JSON, one line each.
     #[arg(long)]
     json: bool,
@@ -127,6 +132,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(file) = &args.memory_file {
         quell_pressure::keep_memory_in(file)?;
     }
+    args.with_parent.map_or(Ok(()), |parent| end_with(parent, Signal::KILL))?;
     let stop = Stop::new()?;
     stop.on_signals()?;
     quell_pressure::bound_process(Duration::from_secs_f64(options.seconds) + MARGIN);

@@ -1,5 +1,6 @@
 //! `quell pressure validate`: whether the kernels do what they say, on the machine at hand.
 
+use super::super::latency::Service;
 use super::super::{files, measure};
 use quell_pressure::{Resource, Stop};
 use quell_profiler::{
@@ -22,11 +23,15 @@ pub(crate) struct Args {
     window_ms: u64,
     /// What is validated.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',',
-          default_values_t = [Part::Linearity, Part::Impact, Part::Crosstalk])]
+          default_values_t = [Part::Linearity, Part::Timing, Part::Impact, Part::Crosstalk])]
     parts: Vec<Part>,
-    /// A further application, as a command in one word each; several times. By default gzip.
+    /// impact: a further application, as a command in one word each; several times. By default gzip.
     #[arg(long = "application", value_name = "COMMAND")]
     applications: Vec<String>,
+    /// impact: services under load whose tails are measured, or none; redis if it is installed.
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',',
+          default_values_t = [Named::Search, Named::Store, Named::Redis])]
+    services: Vec<Named>,
     /// Writes the validation as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -40,10 +45,25 @@ pub(crate) struct Args {
 enum Part {
     /// What is seen grows in proportion to intensity.
     Linearity,
+    /// How fast pressure comes and goes.
+    Timing,
     /// Applications fare worse as it grows.
     Impact,
     /// Kernels leave each other alone.
     Crosstalk,
+}
+
+/// A service of the impact part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Named {
+    /// Quell's own search.
+    Search,
+    /// Quell's own store.
+    Store,
+    /// A redis of its own.
+    Redis,
+    /// None of them.
+    None,
 }
 
 /// A compression job that most machines have.
@@ -66,14 +86,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         rounds: args.rounds,
         window: Duration::from_millis(args.window_ms),
         linearity: wanted(Part::Linearity),
+        timing: wanted(Part::Timing),
         impact: apart && wanted(Part::Impact),
         crosstalk: apart && wanted(Part::Crosstalk),
         seats,
         pressure: args.measure.pressure(),
     };
     let found = at_desk(&cpus, || {
-        let mut applications =
-            if options.impact { start(&args.applications, &options, &stop)? } else { Vec::new() };
+        let mut applications = Vec::new();
+        if options.impact {
+            applications = start(&args.applications, &options, &stop)?;
+            applications.extend(services(args, &options, &stop));
+        }
         let mut tell = |line: &str| eprintln!("{line}");
         validate(&options, &mut applications, &topology, &stop, &mut tell)
     })?;
@@ -83,7 +107,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !measure::to_stdout(args.json.as_deref()) {
         files::print_text(&report(&found).to_text(100))?;
     }
-    measure::write_json(args.json.as_deref(), &found)
+    measure::write_json(args.json.as_deref(), &found)?;
+    if let Some(why) = &found.ended_early {
+        anyhow::bail!("{why}; what was measured until then is in what was written");
+    }
+    Ok(())
+}
+
+/// Those of the services that can be started; why not, where one cannot.
+fn services(args: &Args, options: &ValidateOptions, stop: &Stop) -> Vec<Box<dyn Subject>> {
+    let one = |named: &Named| {
+        let service = match named {
+            Named::Search => Service::Search,
+            Named::Store => Service::Store,
+            Named::Redis => Service::Redis,
+            Named::None => return None,
+        };
+        let opened = args.measure.service.open(service, &options.seats, None, stop);
+        let told = opened.inspect_err(|why| eprintln!("not measured: {why:#}"));
+        told.ok().map(|loaded| Box::new(loaded) as Box<dyn Subject>)
+    };
+    args.services.iter().filter_map(one).collect()
 }
 
 fn start(
@@ -110,6 +154,9 @@ fn report(found: &Validation) -> Report {
     let mut report = Report::new("Validation of the pressure kernels");
     if !found.kernels.is_empty() {
         report = report.with(linearity(found));
+    }
+    if !found.timing.is_empty() {
+        report = report.with(timing(found));
     }
     if !found.impact.is_empty() {
         report = report.with(impact(found));
@@ -151,6 +198,26 @@ fn linearity(found: &Validation) -> Section {
         plot.series.push(Series::new(kernel.resource.name(), Style::Line, points));
     }
     Section::new("Linearity").with(table).with(plot)
+}
+
+fn timing(found: &Validation) -> Section {
+    let head = ["resource", "armed in ms>", "at work ms>", "worst>", "stopped ms>", "worst>"];
+    let mut table = Table::new("", &head);
+    let cell = |ms: Option<f64>| match ms {
+        Some(ms) => Cell::number(ms, 2),
+        None => Cell::Missing("it never worked in that time".to_owned()),
+    };
+    for kernel in &found.timing {
+        table.push([
+            Cell::from(kernel.resource.name()),
+            Cell::number(kernel.arm_ms, 1),
+            cell(kernel.start_ms),
+            cell(kernel.start_worst_ms),
+            cell(kernel.stop_ms),
+            cell(kernel.stop_worst_ms),
+        ]);
+    }
+    Section::new("How fast pressure comes and goes").with(table)
 }
 
 fn impact(found: &Validation) -> Section {
