@@ -60,6 +60,7 @@ fn sample(ms: u64, knobs: &BTreeMap<Knob, Setting>) -> Sample {
         links: BTreeMap::from([("eth0".into(), link)]),
         knobs: knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),
         tasks: vec![],
+        probes: Vec::new(),
         experiments: vec![],
         outcomes: vec![],
         link_capacity: BTreeMap::new(),

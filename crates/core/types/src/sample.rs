@@ -1,7 +1,7 @@
 //! Raw readings of one moment. Counters only grow; rates are the model's business.
 
 use crate::{
-    BytesPerSecond, CpuSet, Gap, Knob, Link, LogHistogram, Outcome, ProbeTrace, Reading, Setting,
+    BytesPerSecond, CpuSet, Knob, Link, LogHistogram, Outcome, ProbeTrace, Reading, Setting,
     TaskRecord, Tenant, Time, Watts,
 };
 use serde::{Deserialize, Serialize};
@@ -105,11 +105,6 @@ pub struct TenantReading {
     pub memory_used_bytes: Reading<u64>,
 }
 
-/// Of recordings that are older than this reading.
-fn not_recorded() -> Reading<WaitReading> {
-    Err(crate::Gap::absent("not recorded"))
-}
-
 impl TenantReading {
     /// A reading in which everything is missing for the same reason.
     #[must_use]
@@ -151,7 +146,7 @@ pub struct HostReading {
 
 /// Records of before this was read.
 fn not_recorded<T>() -> Reading<T> {
-    Err(Gap::not_yet("not in this record"))
+    Err(crate::Gap::not_yet("not in this record"))
 }
 
 /// What is read of a shaped link. Byte counters are those of the shaper's classes.
