@@ -3,7 +3,7 @@
 #
 #   make demo         the main job on an embedded example, in about three minutes
 #   make test         all tests, emulated machines included
-#   make check        format, lints, layers, house rules, documentation, licences
+#   make check        format, lints, layers, house rules, documentation, licences, FMA
 #   make bench        all measurements: costs, deaths by SIGKILL, the full comparison (hours)
 #   make fuzz         every reader of text or bytes against made-up inputs (SECONDS=30 each)
 #
@@ -27,7 +27,7 @@ CACHE := .cache
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help setup setup-run setup-lab demo test test-lab fuzz check fmt lint house doc deny bench clean-cache
+.PHONY: help setup setup-run setup-lab demo test test-lab fuzz check fmt lint house fma doc deny bench clean-cache
 
 help:
 	@sed -n '/^#   make/s/^# *//p' Makefile
@@ -86,7 +86,7 @@ fuzz: setup
 
 # -- checks ---------------------------------------------------------------------------------------
 
-check: setup fmt lint house doc deny
+check: setup fmt lint house fma doc deny
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -99,6 +99,10 @@ house:
 	$(XTASK) tidy
 	$(XTASK) bpf
 	$(XTASK) schemas --check
+
+# Journals do not depend on whether the CPU can multiply and add in one step.
+fma:
+	$(XTASK) fma
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet

@@ -4,6 +4,7 @@
 //! functions on texts, so tests can show that a violation is found.
 
 mod bpf;
+mod fma;
 mod layers;
 mod pages;
 mod tidy;
@@ -25,6 +26,11 @@ const TASKS: &[Task] = &[
         "schemas",
         "write docs/schemas and docs/config.md anew; with --check: are they what quell prints",
         pages::run,
+    ),
+    (
+        "fma",
+        "journals and figures of a build with FMA instructions are those of one without",
+        fma::run,
     ),
     ("bpf", "the checked-in eBPF objects are what their sources give", bpf::run),
 ];

@@ -1,7 +1,7 @@
 //! The laws as the configuration knows them, and policies made of what it says.
 
 use quell_config::{Checked, ConfigErrors, Laws};
-use quell_policy::{Law, LawParams, Policy, Refresh, RefreshParams, build};
+use quell_policy::{Law, LawParams, Policy, Refresh, RefreshParams, Who, build};
 use std::time::Duration;
 
 /// All laws with their parameters, for [`quell_config::Raw::check`].
@@ -39,6 +39,14 @@ pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigE
         policies.push(Box::new(Refresh::new(params)));
     }
     Ok(policies)
+}
+
+/// One that listens who slows whom, beside laws none of which finds out by itself.
+pub(crate) fn listener(policies: &[Box<dyn Policy>]) -> Option<Box<dyn Policy>> {
+    let culprit = Law::Culprit.name();
+    let period = policies.iter().map(|policy| policy.period()).min()?;
+    let found_out = policies.iter().any(|policy| policy.name() == culprit);
+    (!found_out).then(|| Box::new(Who::listening(period)) as Box<dyn Policy>)
 }
 
 /// `[agent.experiments]` bounds what the law may do by its own parameters.
@@ -92,6 +100,17 @@ mod tests {
         assert_eq!(names(""), ["quell"]);
         assert_eq!(names("[agent.probes]\nenabled = true\n"), ["quell", "refresh"]);
         assert_eq!(names("[agent.probes]\nenabled = true\nmax_share = 0\n"), ["quell"]);
+    }
+
+    #[test]
+    fn somebody_listens_beside_every_law_that_does_not_find_out_itself() {
+        for law in Law::ALL {
+            let config = check(&format!("[agent]\nlaw = \"{law}\"\n{LEAST}"));
+            let policies = policies(&config).unwrap();
+            let shortest = policies.iter().map(|policy| policy.period()).min();
+            let listens = listener(&policies).map(|listener| listener.period());
+            assert_eq!(listens, shortest.filter(|_| law != Law::Culprit), "{law}");
+        }
     }
 
     #[test]

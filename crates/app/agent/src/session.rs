@@ -328,7 +328,8 @@ fn engine<P: Platform>(
     word: &str,
     pid: u32,
 ) -> Result<(Engine, Vec<Note>), ConfigErrors> {
-    let policies = laws::policies(config)?;
+    let mut policies = laws::policies(config)?;
+    policies.extend(laws::listener(&policies));
     let setup = platform.setup().clone();
     let what = format!("{word}: law {}, pid {pid}", config.agent.law);
     let mut notes = vec![Note::Agent { what }];

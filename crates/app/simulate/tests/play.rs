@@ -14,31 +14,7 @@ fn figure<'a>(simulated: &'a Simulated, name: &str) -> &'a Figure {
 }
 
 /// A guarded service beside streams, in seconds of simulated time.
-const GUARDED: &str = "\
-scenario guarded \"a service beside streams\"
-machine e5-2683v4
-  cores 4
-  threads 1
-link eth0 1Gbit
-vary policy none thesis heracles parties quell
-vary beside alone stream
-service xapian
-  load 40%
-  slo p95 15ms
-  link eth0
-batch stream
-  run stream-dram x 4 when beside=stream
-  link eth0
-policy $policy
-run 10s after 5s
-expect \"work\" batch_work_frac where policy=none beside=stream = 0.5 within 0.5
-expect \"EMU\" emu_frac where policy=none beside=stream = 0.9 within 0.5
-expect \"load\" load_frac where policy=none beside=alone = 0.4 within 0.05
-expect \"slower\" p95_ms where policy=none beside=stream over beside=alone > 1.02
-expect \"batch off at the start\" cpus of stream where policy=thesis beside=stream <= 2
-expect \"turned\" min knob_writes where policy=thesis|heracles|parties|quell beside=stream >= 0
-expect \"untouched\" max knob_writes where policy=none <= 0
-";
+const GUARDED: &str = include_str!("golden/guarded.scenario");
 
 #[test]
 fn figures_are_laid_beside_what_is_expected() {

@@ -79,6 +79,8 @@ pub struct WhoParams {
     pub look_requests: f64,
     /// A group that uses less CPU than this hurts nobody, and is not held.
     pub least_cpus: f64,
+    /// Whether it makes looks; else it learns from those that another law makes, and by chance.
+    pub looks: bool,
 }
 
 impl Default for WhoParams {
@@ -90,6 +92,7 @@ impl Default for WhoParams {
             longest_chip_ms: 100,
             look_requests: 60.0,
             least_cpus: 0.02,
+            looks: true,
         }
     }
 }
@@ -110,6 +113,14 @@ impl Who {
     #[must_use]
     pub fn new(params: WhoParams) -> Self {
         Self::within("who", params)
+    }
+
+    /// One that only listens, beside a law that decides: it makes no looks, so it proposes nothing,
+    /// and steps as often as that one.
+    #[must_use]
+    pub fn listening(period: Duration) -> Self {
+        let period_s = period.as_secs_f64();
+        Self::new(WhoParams { looks: false, period_s, ..WhoParams::default() })
     }
 
     /// The same as a part of another law, in whose name it looks.
@@ -142,7 +153,8 @@ impl Who {
             victim.face(&suspects);
             victim.see(seen, service);
             seen.experiments.iter().for_each(|trace| victim.take(trace));
-            if self.playing.is_some() {
+            // Another law's looks are known of when they end.
+            if self.playing.is_some() || !seen.experiments.is_empty() {
                 victim.interrupt();
             } else {
                 victim.watch(seen, service, &cpus);
@@ -168,7 +180,7 @@ impl Who {
 
     /// The next look, if one would tell something.
     fn look(&mut self, setup: &Setup, seen: &Observation) -> Option<Proposal> {
-        if self.playing.is_some() {
+        if self.playing.is_some() || !self.params.looks {
             return None;
         }
         let mut order: Vec<(&Tenant, &Victim)> = self.victims.iter().collect();
@@ -260,6 +272,9 @@ impl Policy for Who {
     }
 
     fn degradations(&self, setup: &Setup) -> Vec<String> {
+        if !self.params.looks {
+            return Vec::new();
+        }
         let free = |tenant: &&Tenant| !setup.controls(&Knob::Frozen { tenant: (*tenant).clone() });
         let without: Vec<&str> =
             setup.batch.iter().map(|b| &b.name).filter(free).map(Tenant::as_str).collect();

@@ -148,3 +148,19 @@ fn what_stands_while_its_own_quota_is_spent_is_not_blamed_on_others() {
     let finding = &who.findings()[&"web".into()];
     assert_eq!((finding.cause, finding.culprits.len()), (Cause::Itself, 0), "{finding:?}");
 }
+
+#[test]
+fn one_that_listens_proposes_nothing_and_knows_who_has_the_cpu() {
+    let setup = setup(2).service("web", 10.0, 4000.0).batch("spin").build();
+    let mut who = Who::listening(Duration::from_millis(250));
+    assert_eq!((who.period(), who.degradations(&setup)), (Duration::from_millis(250), vec![]));
+    for step in 0..40 {
+        let behind = [("spin".into(), 0.5)].into();
+        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
+        let seen = observe(&setup, 0.25 * f64::from(step)).qps("web", 500.0).cpu("web", 0.4);
+        let seen = seen.cpu("spin", 1.5).of("web", |s| s.waits = Ok(waits));
+        assert_eq!(who.step(&setup, &seen.done()), vec![]);
+    }
+    let finding = &who.findings()[&"web".into()];
+    assert_eq!(finding.culprits[0].workload.as_str(), "spin", "{finding:?}");
+}
