@@ -121,11 +121,11 @@ impl Engine {
             self.online = Some(online.clone());
         }
         let proposals = self.propose(&observation);
-        let judged = self.judge(sample.time, proposals);
+        let mut judged = self.judge(sample.time, proposals);
         let mut notes = Vec::new();
         let mut actions = self.knob_actions(sample, &mut notes);
         actions.extend(dispatch(&sample.tasks, &self.allowances));
-        let plays: Vec<Action> = plays(&judged).collect();
+        let plays = self.plays(&mut judged);
         self.begin_experiment(sample.time, &plays);
         actions.extend(plays);
         let entry = Entry {
@@ -137,6 +137,24 @@ impl Engine {
             notes,
         };
         Decision { observation, actions, entry }
+    }
+
+    /// Experiments to be played: none that moves a freezer which is left to others.
+    fn plays(&self, judged: &mut [Judged]) -> Vec<Action> {
+        let theirs =
+            |group: &&Tenant| self.given_up.contains(&Knob::Frozen { tenant: (*group).clone() });
+        let mut plays = Vec::new();
+        for Judged { proposal, verdict } in judged {
+            let Wish::Play(experiment) = &proposal.wish else { continue };
+            match experiment.groups.iter().find(theirs) {
+                None => plays.push(Action::Play(experiment.clone())),
+                Some(group) => {
+                    let why = format!("the freezer of {group} is left to others");
+                    *verdict = Verdict::NotControllable { why };
+                }
+            }
+        }
+        plays
     }
 
     fn begin_experiment(&mut self, time: Time, plays: &[Action]) {
@@ -157,8 +175,13 @@ impl Engine {
         let refused =
             |o: &Outcome| o.error.is_some() && matches!(&o.action, Action::Play(e) if e.id == id);
         let ended = sample.experiments.iter().any(|trace| trace.id == id);
-        if ended || lost || sample.outcomes.iter().any(refused) {
-            self.playing = None;
+        if !ended && !lost && !sample.outcomes.iter().any(refused) {
+            return;
+        }
+        let groups = self.playing.take().map(|playing| playing.experiment.groups);
+        for tenant in groups.unwrap_or_default() {
+            // As the player left it, or as a sensor that lags behind still shows it.
+            self.repair.expect_anything(&Knob::Frozen { tenant });
         }
     }
 
@@ -290,11 +313,4 @@ fn left_to_others(given_up: &BTreeSet<Knob>, wish: &Wish) -> Option<Verdict> {
         }
         _ => None,
     }
-}
-
-fn plays(judged: &[Judged]) -> impl Iterator<Item = Action> + '_ {
-    judged.iter().filter_map(|j| match &j.proposal.wish {
-        Wish::Play(experiment) => Some(Action::Play(experiment.clone())),
-        _ => None,
-    })
 }
