@@ -21,7 +21,7 @@ use quell_platform::{
     KnobJournal, MemoryStore, Platform, PlatformError, Scope, Store, StoreError, Undo, Undoer,
 };
 use quell_types::{
-    Action, CapabilityReport, Knob, Outcome, Sample, Setting, Setup, TaskId, Tenant,
+    Action, CapabilityReport, Knob, KnobRange, Outcome, Sample, Setting, Setup, TaskId, Tenant,
 };
 use std::time::Duration;
 
@@ -320,8 +320,25 @@ impl Body {
     }
 }
 
+impl Body {
+    /// A CPU set that must not overlap others gives up what it shall not keep. Without that, two
+    /// that stand on each other's CPUs could never change places.
+    fn give_up_cpus(&mut self, undo: &Undo) {
+        let Ok((knob, Setting::Cpus(to))) = knobs::from_undo(undo) else { return };
+        let range = self.setup.knobs.get(&knob);
+        let exclusive = matches!(range, Some(KnobRange::Cpus { exclusive: true, .. }));
+        let Some(Setting::Cpus(now)) = self.knobs.standing(&knob) else { return };
+        let kept = now.intersection(&to);
+        if exclusive && !self.is_dying() && !kept.is_empty() && kept != now {
+            // What is refused here is refused again when it is put back, and told then.
+            let _ = self.set_now(&knob, &Setting::Cpus(kept));
+        }
+    }
+}
+
 impl Undoer for Body {
     fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
+        changes.iter().for_each(|undo| self.give_up_cpus(undo));
         changes.iter().map(|undo| self.take_back(undo)).collect()
     }
 }
