@@ -53,12 +53,13 @@ fn main() -> Result<(), String> {
     }
     let report = &done.report;
     println!(
-        "{} faults in {:.1} hours, {} of {} cells, {} broken, {:.0} s",
+        "{} faults in {:.1} hours, {} of {} cells, {} broken, {} barred, {:.0} s",
         report.faults,
         report.hours,
         report.sites_covered,
         report.sites,
         report.broken,
+        report.barred,
         begun.elapsed().as_secs_f64()
     );
     if let Some(path) = value("--json") {

@@ -59,6 +59,7 @@ pub(crate) struct Audit {
     wanted: BTreeMap<Knob, (Setting, f64)>,
     steps: u64,
     held_since_s: Option<f64>,
+    barred: bool,
 }
 
 /// What is looked at after a step.
@@ -87,6 +88,22 @@ impl Audit {
             wanted: BTreeMap::new(),
             steps: 0,
             held_since_s: None,
+            barred: false,
+        }
+    }
+
+    /// Whether an agent's work could not be undone because of what others did meanwhile, so that
+    /// the next one refuses to begin.
+    pub(crate) fn is_barred(&self) -> bool {
+        self.barred
+    }
+
+    /// Knobs could not be put back.
+    pub(crate) fn not_put_back(&mut self, setup: &Setup, server: &Server, why: &str) {
+        let exclusive = |knob: &Knob| is_exclusive(setup, knob);
+        self.barred = self.ownership.is_barred(server, &exclusive);
+        if !self.barred {
+            self.breaks(format!("as found: knobs cannot be put back: {why}"));
         }
     }
 
@@ -245,17 +262,18 @@ impl Audit {
     }
 }
 
+/// Whether it is a CPU set that must overlap no other.
+fn is_exclusive(setup: &Setup, knob: &Knob) -> bool {
+    matches!(setup.knobs.get(knob), Some(KnobRange::Cpus { exclusive: true, .. }))
+}
+
 /// Sets that must not overlap, as they really stand.
 fn apart(view: &View<'_>) -> Option<String> {
-    let exclusive = |knob: &Knob| {
-        let range = view.setup.knobs.get(knob);
-        matches!(range, Some(KnobRange::Cpus { exclusive: true, .. }))
-    };
     let sets: Vec<(&Knob, &quell_types::CpuSet)> = view
         .server
         .standing()
         .iter()
-        .filter(|(knob, _)| exclusive(knob))
+        .filter(|(knob, _)| is_exclusive(view.setup, knob))
         .filter_map(|(knob, setting)| match setting {
             Setting::Cpus(set) => Some((knob, set)),
             _ => None,

@@ -1,13 +1,14 @@
 //! One episode: agents come and go on one server.
 
+use crate::Site;
 use crate::arena::{Arena, Server};
 use crate::audit::{Audit, View};
 use crate::director::{Phase, Stage};
 use crate::plan::{CALM_S, End, Plan};
+use crate::played::{Broken, Outcome, Played};
 use crate::scenes::TASK;
 use crate::sink::{Journal, Sink};
 use crate::stores::throw_at_store;
-use crate::{Coverage, Site};
 use quell_agent::{Introduction, Session};
 use quell_platform::{Faulty, FaultyStore, Life, Medium, MemoryStore, OnChange, Platform, Store};
 use quell_sim::SimServer;
@@ -20,34 +21,6 @@ use std::time::Duration;
 /// After so many tries to put knobs back whatever still hinders it is taken away.
 const PATIENCE: u32 = 40;
 const SECOND: Duration = Duration::from_secs(1);
-
-/// An invariant that did not hold.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Broken {
-    /// When, in seconds of the episode.
-    pub at_s: f64,
-    /// What did not hold: the invariant's name, a colon, details.
-    pub what: String,
-    /// What went wrong until then, in order.
-    pub thrown: Vec<String>,
-}
-
-/// What an episode came to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Played {
-    /// Of the episode.
-    pub seed: u64,
-    /// The law that guarded.
-    pub law: &'static str,
-    /// Simulated seconds.
-    pub seconds: f64,
-    /// Faults that came about.
-    pub faults: u64,
-    /// Which, where.
-    pub coverage: Coverage,
-    /// What did not hold, if anything.
-    pub broken: Option<Broken>,
-}
 
 /// Why an agent no longer guards.
 enum Fate {
@@ -75,12 +48,12 @@ struct Episode<'a> {
 pub(crate) fn play(plan: &Plan) -> Played {
     let stage = Stage::new(plan);
     let played = catch_unwind(AssertUnwindSafe(|| Episode::new(plan, stage.clone()).run()));
-    let what = match played {
-        Ok(broken) => broken,
+    let Outcome { broken, barred } = match played {
+        Ok(outcome) => outcome,
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-            Some(format!("panic: {}", text.unwrap_or_default()))
+            Outcome::broken(format!("panic: {}", text.unwrap_or_default()))
         }
     };
     let director = stage.director();
@@ -91,7 +64,8 @@ pub(crate) fn play(plan: &Plan) -> Played {
         seconds: director.now_s,
         faults: director.faults,
         coverage: director.coverage.clone(),
-        broken: what.map(|what| Broken { at_s, what, thrown }),
+        barred,
+        broken: broken.map(|what| Broken { at_s, what, thrown }),
     }
 }
 
@@ -110,15 +84,15 @@ impl<'a> Episode<'a> {
         }
     }
 
-    /// Answers what broke.
-    fn run(mut self) -> Option<String> {
+    fn run(mut self) -> Outcome {
         let mut arena = match self.first_arena() {
             Ok(arena) => arena,
-            Err(error) => return Some(format!("scene: {error}")),
+            Err(error) => return Outcome::broken(format!("scene: {error}")),
         };
         loop {
             arena = self.put_back(arena);
-            if arena.audit.broken().is_some() || arena.now_s() >= self.plan.length_s {
+            let ended = arena.audit.is_barred() || arena.now_s() >= self.plan.length_s;
+            if ended || arena.audit.broken().is_some() {
                 break;
             }
             let (left, fate) = self.guard(arena);
@@ -132,7 +106,8 @@ impl<'a> Episode<'a> {
         if arena.audit.broken().is_none() {
             arena = self.finish(arena);
         }
-        arena.audit.broken().map(str::to_owned)
+        let broken = arena.audit.broken().map(str::to_owned);
+        Outcome { barred: broken.is_none() && arena.audit.is_barred(), broken }
     }
 
     fn first_arena(&self) -> Result<Arena, String> {
@@ -237,7 +212,8 @@ impl<'a> Episode<'a> {
                 arena.advance(SECOND);
             }
         }
-        arena.audit.breaks(format!("as found: knobs cannot be put back: {why}"));
+        let Arena { audit, faulty, .. } = &mut arena;
+        audit.not_put_back(faulty.setup(), faulty.inner(), &why);
         arena
     }
 

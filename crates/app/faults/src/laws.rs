@@ -4,6 +4,7 @@ use crate::KnobKind;
 use crate::audit::View;
 use quell_policy::Law;
 use quell_types::{CpuSet, Knob, Setting, Tenant};
+use std::collections::BTreeSet;
 
 /// Whether a law ever writes such a knob.
 pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
@@ -16,10 +17,9 @@ pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
         Law::Heracles => !matches!(kind, Weight | Idle | Memory),
         Law::StaticWays => matches!(kind, Ways),
         Law::LlcBias => matches!(kind, Ways | Memory),
-        Law::Culprit => matches!(kind, Bandwidth | Freezer),
+        Law::Parties => matches!(kind, Cpus | Ways | Frequency | Freezer | Bandwidth),
+        Law::Culprit => matches!(kind, Bandwidth),
         Law::Quell => !matches!(kind, Cpus | Frequency),
-        #[allow(unreachable_patterns, reason = "laws that join later state theirs here")]
-        _ => true,
     }
 }
 
@@ -36,6 +36,10 @@ pub(crate) fn check(
     let found = match law {
         Law::Thesis | Law::Heracles => apart(view, &off).or_else(|| ways_apart(view, &off)),
         Law::Static => cpus_apart(view, &|_| false),
+        Law::Parties => cpus_apart(view, &off).or_else(|| services_share_nothing(view)),
+        Law::StaticWays => nobody_shares_ways(view),
+        Law::LlcBias => few_are_confined(view),
+        Law::Culprit => bearable(view),
         Law::Quell => ways_apart(view, &off).or_else(|| lent(view)),
         _ => None,
     };
@@ -106,22 +110,87 @@ fn cpus_apart(view: &View<'_>, off: &dyn Fn(&Tenant) -> bool) -> Option<String> 
     None
 }
 
-fn ways_apart(view: &View<'_>, off: &dyn Fn(&Tenant) -> bool) -> Option<String> {
-    let mask = |tenant: &Tenant, domain: u32| {
-        let knob = Knob::LlcWays { tenant: tenant.clone(), domain };
-        match wanted(view, &knob) {
-            Some(Setting::Ways(mask)) => Some(*mask),
-            _ => None,
+/// Services have CPUs and ways of their own.
+fn services_share_nothing(view: &View<'_>) -> Option<String> {
+    let services = &view.setup.services;
+    for (number, one) in services.iter().enumerate() {
+        for other in &services[..number] {
+            let sets = (set_of(view, &one.name), set_of(view, &other.name));
+            if let (Some(a), Some(b)) = sets
+                && !a.is_disjoint(&b)
+            {
+                return Some(format!("{} on {a} overlaps {} on {b}", one.name, other.name));
+            }
         }
+    }
+    let names: Vec<&Tenant> = services.iter().map(|service| &service.name).collect();
+    shared_ways(view, &names)
+}
+
+fn nobody_shares_ways(view: &View<'_>) -> Option<String> {
+    shared_ways(view, &tenants(view))
+}
+
+fn tenants<'a>(view: &'a View<'_>) -> Vec<&'a Tenant> {
+    let batch = view.setup.batch.iter().map(|batch| &batch.name);
+    view.setup.services.iter().map(|service| &service.name).chain(batch).collect()
+}
+
+fn shared_ways(view: &View<'_>, names: &[&Tenant]) -> Option<String> {
+    for domain in domains(view) {
+        let mut taken = 0;
+        for name in names {
+            let mask = mask(view, name, domain).unwrap_or(0);
+            if taken & mask != 0 {
+                return Some(format!("ways of {name} in domain {domain} are another's too"));
+            }
+            taken |= mask;
+        }
+    }
+    None
+}
+
+/// A cache has two ends.
+fn few_are_confined(view: &View<'_>) -> Option<String> {
+    let confined = |domain: u32| {
+        tenants(view).iter().filter(|name| mask(view, name, domain).is_some()).count()
     };
-    let domains = view.setup.knobs.keys().filter_map(|knob| match knob {
+    let crowded = domains(view).into_iter().find(|domain| confined(*domain) > 2)?;
+    Some(format!("{} are confined in domain {crowded}", confined(crowded)))
+}
+
+/// Nobody is limited to less than the least.
+fn bearable(view: &View<'_>) -> Option<String> {
+    let too_small = |(knob, s): &(&Knob, &quell_control::Standing)| match (knob, &s.setting) {
+        (Knob::CpuBandwidth { .. }, Setting::Bandwidth(b)) => {
+            b.limit_cpus.is_some_and(|cpus| cpus.0 < 0.0499)
+        }
+        _ => false,
+    };
+    let (knob, stands) = view.engine.standing().iter().find(too_small)?;
+    Some(format!("{knob} at {}", stands.setting))
+}
+
+fn mask(view: &View<'_>, tenant: &Tenant, domain: u32) -> Option<u64> {
+    match wanted(view, &Knob::LlcWays { tenant: tenant.clone(), domain }) {
+        Some(Setting::Ways(mask)) => Some(*mask),
+        _ => None,
+    }
+}
+
+fn domains(view: &View<'_>) -> BTreeSet<u32> {
+    let of = |knob: &Knob| match knob {
         Knob::LlcWays { domain, .. } => Some(*domain),
         _ => None,
-    });
-    for domain in domains {
+    };
+    view.setup.knobs.keys().filter_map(of).collect()
+}
+
+fn ways_apart(view: &View<'_>, off: &dyn Fn(&Tenant) -> bool) -> Option<String> {
+    for domain in domains(view) {
         for service in &view.setup.services {
             for batch in view.setup.batch.iter().filter(|b| !off(&b.name)) {
-                let masks = (mask(&service.name, domain), mask(&batch.name, domain));
+                let masks = (mask(view, &service.name, domain), mask(view, &batch.name, domain));
                 if let (Some(a), Some(b)) = masks
                     && a & b != 0
                 {

@@ -23,6 +23,7 @@ mod kind;
 mod laws;
 mod mishaps;
 mod plan;
+mod played;
 mod report;
 mod run;
 mod scenes;
@@ -31,8 +32,8 @@ mod site;
 mod stores;
 
 pub use coverage::{Cell, Coverage};
-pub use episode::{Broken, Played};
 pub use kind::FaultKind;
+pub use played::{Broken, Played};
 pub use report::{BrokenSeed, CellCount, FaultReport};
 pub use run::{Limits, Progress, Run, replay, run, shrink};
 pub use site::{KnobKind, Site};

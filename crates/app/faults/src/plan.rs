@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 
 /// Bits of a seed that name the cell at which it aims.
 const AIM_BITS: u32 = 10;
+/// The bits from here on name the way of drawing.
+const DRAWING_BIT: u32 = 48;
 /// At the end of an episode nothing befalls it for so long, so that everything must come right.
 pub(crate) const CALM_S: f64 = 45.0;
 /// Longest time between two faults, in seconds.
@@ -53,10 +55,33 @@ pub(crate) struct Plan {
     pub(crate) end: End,
 }
 
-/// The seed number `number` that aims at a cell.
+/// How an episode is drawn from its seed. Seeds of former ways go on meaning what they meant, so
+/// that an episode that once broke something is always played as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drawing {
+    /// Six laws, all services slow.
+    First,
+    /// All laws; requests are frequent enough for those that look who slows a service.
+    AllLaws,
+}
+
+impl Drawing {
+    /// The present way.
+    pub(crate) const NOW: Self = Self::AllLaws;
+
+    fn of(seed: u64) -> Self {
+        match seed >> DRAWING_BIT {
+            0 => Self::First,
+            _ => Self::AllLaws,
+        }
+    }
+}
+
+/// The seed number `number` that aims at a cell, as episodes are drawn at present.
 #[must_use]
 pub(crate) fn seed_at(number: u64, cell: usize) -> u64 {
-    (number << AIM_BITS) | cell as u64
+    let within = (1 << (DRAWING_BIT - AIM_BITS)) - 1;
+    ((Drawing::NOW as u64) << DRAWING_BIT) | ((number & within) << AIM_BITS) | cell as u64
 }
 
 fn aim(seed: u64) -> Option<Cell> {
@@ -72,7 +97,8 @@ impl Plan {
     pub(crate) fn new(seed: u64) -> Result<Self, String> {
         let aim = aim(seed);
         let mut dice = Dice::new(seed, 1);
-        let drawn = scenes::draw(&mut dice, seed, aim.map(|cell| cell.site));
+        let site = aim.map(|cell| cell.site);
+        let drawn = scenes::draw(&mut dice, seed, site, Drawing::of(seed));
         let length_s = dice.between(90, 260) as f64;
         let reload_s = dice.one_in(4).then(|| dice.between(20, length_s as u64) as f64);
         // Tasks that shall be stopped must be there when batch goes off.
@@ -170,5 +196,26 @@ mod tests {
             plan.scene.validate().unwrap_or_else(|error| panic!("{cell}: {error}"));
         }
         assert!(Cell::all().len() < 1 << AIM_BITS);
+    }
+
+    #[test]
+    fn a_seed_names_its_way_of_drawing_whatever_the_number_of_the_run() {
+        for run in [0, 1, 3, (1 << 14) - 1, 1 << 20] {
+            let seed = seed_at(run << 24, 5);
+            assert_eq!(Drawing::of(seed), Drawing::NOW, "{run}");
+            assert!(seed < 1 << 53, "readers of JSON must not round it");
+        }
+        assert_eq!(Drawing::of(17_181_611_021), Drawing::First);
+    }
+
+    #[test]
+    fn all_laws_are_drawn_now_and_those_of_then_from_seeds_of_then() {
+        let laws = |first: u64, count: u64| {
+            let law = |n| Plan::new(first + n).map(|plan| plan.law.name());
+            (0..count).map(law).collect::<Result<std::collections::BTreeSet<_>, _>>().unwrap()
+        };
+        assert_eq!(laws(seed_at(1 << 24, 0), 1023).len(), Law::ALL.len());
+        let former = laws(1 << 34, 1023);
+        assert!(!former.contains("parties") && !former.contains("culprit"), "{former:?}");
     }
 }

@@ -21,6 +21,10 @@ pub struct FaultReport {
     pub sites_covered: usize,
     /// Episodes in which an invariant did not hold.
     pub broken: usize,
+    /// Episodes that ended with a CPU set that could not go back, since other programs gave one of
+    /// its CPUs to another group and sets must not overlap.
+    #[serde(default)]
+    pub barred: usize,
     /// Those episodes.
     pub broken_seeds: Vec<BrokenSeed>,
     /// Each kind at each site.
@@ -72,6 +76,7 @@ impl FaultReport {
             sites: cells.len(),
             sites_covered: coverage.covered(),
             broken: broken_seeds.len(),
+            barred: 0,
             broken_seeds,
             cells: cells.iter().map(count).collect(),
         }

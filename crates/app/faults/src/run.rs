@@ -53,6 +53,7 @@ struct Sum {
     seconds: f64,
     faults: u64,
     episodes: u64,
+    barred: usize,
     coverage: Coverage,
     broken: Vec<BrokenSeed>,
 }
@@ -62,6 +63,7 @@ impl Sum {
         self.seconds += played.seconds;
         self.faults += played.faults;
         self.episodes += 1;
+        self.barred += usize::from(played.barred);
         self.coverage.merge(&played.coverage);
         if let Some(broken) = &played.broken {
             self.broken.push(BrokenSeed {
@@ -101,7 +103,8 @@ pub fn run(limits: &Limits, mut progress: impl FnMut(&Progress) -> bool) -> Resu
         }
     }
     let counts = (sum.episodes, sum.faults);
-    let report = FaultReport::new(sum.seconds, counts, &sum.coverage, sum.broken);
+    let mut report = FaultReport::new(sum.seconds, counts, &sum.coverage, sum.broken);
+    report.barred = sum.barred;
     Ok(Run { report, coverage: sum.coverage })
 }
 

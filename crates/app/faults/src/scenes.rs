@@ -1,6 +1,7 @@
 //! Small machines, and what runs on them under which law: enough for every site to be written.
 
 use crate::dice::Dice;
+use crate::plan::Drawing;
 use crate::{KnobKind, Site};
 use quell_policy::Law;
 use quell_sim::{Load, Machine, Program, Scene, SimBatch, SimService, preset, program};
@@ -12,6 +13,10 @@ pub(crate) const TASK: &str = "task";
 /// Requests a second that a service of these scenes can serve at most, about.
 const PEAK_QPS: f64 = 120.0;
 const TARGET_S: f64 = 0.060;
+/// Instructions of such a request.
+const INSTRUCTIONS: f64 = 3e7;
+/// Requests are so many times as frequent, and as short, where a law must find out who slows them.
+const FREQUENT: f64 = 8.0;
 
 /// A scene, and the agent that guards it.
 pub(crate) struct Drawn {
@@ -21,8 +26,8 @@ pub(crate) struct Drawn {
 }
 
 /// Draws a scene in which `site` is written.
-pub(crate) fn draw(dice: &mut Dice, seed: u64, site: Option<Site>) -> Drawn {
-    let law = law_for(dice, site);
+pub(crate) fn draw(dice: &mut Dice, seed: u64, site: Option<Site>, drawing: Drawing) -> Drawn {
+    let law = law_for(dice, site, drawing);
     let exclusive = site.is_none_or(|site| site == Site::Set(KnobKind::Cpus)) && dice.one_in(3);
     let machine = if exclusive { machine("vm2", 1, 4, 1) } else { machine_for(dice, site) };
     let links = dice.one_in(3) || concerns(site, KnobKind::Egress);
@@ -36,7 +41,9 @@ pub(crate) fn draw(dice: &mut Dice, seed: u64, site: Option<Site>) -> Drawn {
     }
     let services = if !exclusive && dice.one_in(5) { 2 } else { 1 };
     let groups = if exclusive { 1 } else { dice.between(1, 2) };
-    scene.services = (0..services).map(|n| service(dice, n, services, links)).collect();
+    let often = if law == Law::Culprit { FREQUENT } else { 1.0 };
+    let each = often / services as f64;
+    scene.services = (0..services).map(|n| service(dice, n, (each, often), links)).collect();
     scene.batch = (0..groups).map(|n| batch(dice, n, links)).collect();
     let instructions = if site == Some(Site::StopTask) { 3e11 } else { 3e9 };
     let work =
@@ -50,10 +57,18 @@ fn concerns(site: Option<Site>, kind: KnobKind) -> bool {
 }
 
 /// A law that writes there.
-fn law_for(dice: &mut Dice, site: Option<Site>) -> Law {
+fn law_for(dice: &mut Dice, site: Option<Site>, drawing: Drawing) -> Law {
+    let some = match drawing {
+        Drawing::First => first_laws(site),
+        Drawing::AllLaws => all_laws(site),
+    };
+    dice.pick(some).copied().unwrap_or_default()
+}
+
+/// As it was before there were laws beside these six.
+fn first_laws(site: Option<Site>) -> &'static [Law] {
     use Law::{Heracles, OsOnly, Quell, Static, Thesis};
-    let all = [Law::None, OsOnly, Static, Thesis, Heracles, Quell, Quell];
-    let some: &[Law] = match site {
+    match site {
         Some(Site::Set(kind) | Site::Restore(kind)) => match kind {
             KnobKind::Cpus => &[Thesis, Heracles, Static],
             KnobKind::Bandwidth => &[Quell, Static],
@@ -67,9 +82,39 @@ fn law_for(dice: &mut Dice, site: Option<Site>) -> Law {
         Some(Site::Free) => &[Static, Thesis, Heracles],
         Some(Site::Play) => &[Quell],
         Some(Site::StopTask) => &[Thesis, Heracles],
-        _ => &all,
-    };
-    dice.pick(some).copied().unwrap_or_default()
+        _ => &[Law::None, OsOnly, Static, Thesis, Heracles, Quell, Quell],
+    }
+}
+
+fn all_laws(site: Option<Site>) -> &'static [Law] {
+    use Law::{Culprit, Heracles, LlcBias, OsOnly, Parties, Quell, Static, StaticWays, Thesis};
+    match site {
+        Some(Site::Set(kind) | Site::Restore(kind)) => match kind {
+            KnobKind::Cpus => &[Thesis, Heracles, Static, Parties],
+            KnobKind::Bandwidth => &[Quell, Static, Culprit],
+            KnobKind::Freezer => &[Thesis, Heracles, Parties],
+            KnobKind::Ways => &[Quell, Thesis, Heracles, Parties, StaticWays, LlcBias],
+            KnobKind::Memory => &[Quell, LlcBias],
+            KnobKind::Frequency => &[Heracles, Parties],
+            _ => first_laws(site),
+        },
+        Some(Site::Free) => &[Static, Thesis, Heracles, Parties],
+        Some(Site::Play) => &[Quell, Culprit],
+        Some(Site::StopTask) => &[Thesis, Heracles],
+        _ => &[
+            Law::None,
+            OsOnly,
+            Static,
+            Thesis,
+            Heracles,
+            Parties,
+            StaticWays,
+            LlcBias,
+            Culprit,
+            Quell,
+            Quell,
+        ],
+    }
 }
 
 fn named(name: &str) -> Program {
@@ -122,9 +167,10 @@ fn on(links: bool) -> Vec<quell_types::Link> {
     if links { vec!["eth0".into()] } else { vec![] }
 }
 
-fn service(dice: &mut Dice, number: u64, of: u64, links: bool) -> SimService {
+/// One that serves `each` times the usual peak of requests, each `often` times as short.
+fn service(dice: &mut Dice, number: u64, (each, often): (f64, f64), links: bool) -> SimService {
     let name = ["web", "shop"][number as usize % 2];
-    let peak = PEAK_QPS / of as f64;
+    let peak = PEAK_QPS * each;
     SimService {
         spec: ServiceSpec {
             name: name.into(),
@@ -134,7 +180,7 @@ fn service(dice: &mut Dice, number: u64, of: u64, links: bool) -> SimService {
         },
         program: named("search"),
         workers: 2,
-        instructions: 3e7,
+        instructions: INSTRUCTIONS / often,
         variation: 0.4,
         request_bytes: 100,
         response_bytes: 20_000,
@@ -175,6 +221,7 @@ fn config(dice: &mut Dice, law: Law, site: Option<Site>) -> String {
         Law::Static => fixed(dice, site),
         Law::Thesis => thesis(dice, site),
         Law::Heracles => heracles(dice, site),
+        Law::LlcBias => LLC_BIAS.into(),
         _ => String::new(),
     };
     let _ = write!(
@@ -202,6 +249,10 @@ fn fixed(dice: &mut Dice, site: Option<Site>) -> String {
     }
     text
 }
+
+/// Bounds that these small machines reach, and periods that an episode has time for.
+const LLC_BIAS: &str = "period_s = 1.0\ntenure_s = 10.0\nrelax_period_s = 3.0\n\
+    least_traffic_gb_per_s = 0.2\nfull_gb_per_s = 3.0\nfull_guard_gb_per_s = 1.0\n";
 
 /// Shorter periods than the thesis' own, so that more is decided in an hour.
 fn thesis(dice: &mut Dice, site: Option<Site>) -> String {

@@ -25,6 +25,12 @@ fn seeds_that_once_broke_something_hold() {
         (17_180_019_127, "as found: the medium denied that the knob journal had been replaced"),
         (17_183_930_846, "ours: a setting of our own was taken for a change by others"),
         (17_187_007_740, "ours: the same, with a write on its way"),
+        (17_181_611_021, "as found: a CPU was unplugged, and the set left to others for it"),
+        (17_182_028_804, "as found: the same"),
+        (17_182_144_515, "as found: the same"),
+        (281_492_156_984_323, "as found: two sets that must not overlap had changed places"),
+        (281_492_158_342_270, "law: who left a cache kept its ways"),
+        (281_526_516_555_092, "ours: a freezer was left to others in the middle of an experiment"),
         (51_539_683_480, "as found: an experiment on a group that others had frozen"),
         (51_539_835_029, "as found: an experiment on a group that others had frozen"),
     ] {

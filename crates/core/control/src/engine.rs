@@ -131,11 +131,11 @@ impl Engine {
         }
         self.follow_probe(sample);
         let proposals = self.propose(&observation);
-        let judged = self.judge(sample.time, proposals);
+        let mut judged = self.judge(sample.time, proposals);
         let mut notes = Vec::new();
         let mut actions = self.knob_actions(sample, &mut notes);
         actions.extend(dispatch(&sample.tasks, &self.allowances));
-        let plays: Vec<Action> = plays(&judged).collect();
+        let plays = self.plays(&mut judged);
         self.begin_probe(sample.time, &plays);
         self.begin_experiment(sample.time, &plays);
         actions.extend(plays);
@@ -148,6 +148,32 @@ impl Engine {
             notes,
         };
         Decision { observation, actions, entry }
+    }
+
+    /// Experiments and probes to be played: no experiment that moves a freezer which is left to
+    /// others.
+    fn plays(&self, judged: &mut [Judged]) -> Vec<Action> {
+        let theirs =
+            |group: &&Tenant| self.given_up.contains(&Knob::Frozen { tenant: (*group).clone() });
+        let mut plays = Vec::new();
+        for Judged { proposal, verdict } in judged {
+            if *verdict != Verdict::Accepted {
+                continue;
+            }
+            match &proposal.wish {
+                Wish::Play(experiment) => match experiment.groups.iter().find(theirs) {
+                    None => plays.push(Action::Play(experiment.clone())),
+                    Some(group) => {
+                        let why = format!("the freezer of {group} is left to others");
+                        *verdict = Verdict::NotControllable { why };
+                    }
+                },
+                Wish::Probe(probe) => plays.push(Action::Probe(probe.clone())),
+                Wish::EndProbe { id } => plays.push(Action::EndProbe { id: *id }),
+                _ => {}
+            }
+        }
+        plays
     }
 
     fn begin_experiment(&mut self, time: Time, plays: &[Action]) {
@@ -201,8 +227,13 @@ impl Engine {
         let refused =
             |o: &Outcome| o.error.is_some() && matches!(&o.action, Action::Play(e) if e.id == id);
         let ended = sample.experiments.iter().any(|trace| trace.id == id);
-        if ended || lost || sample.outcomes.iter().any(refused) {
-            self.playing = None;
+        if !ended && !lost && !sample.outcomes.iter().any(refused) {
+            return;
+        }
+        let groups = self.playing.take().map(|playing| playing.experiment.groups);
+        for tenant in groups.unwrap_or_default() {
+            // As the player left it, or as a sensor that lags behind still shows it.
+            self.repair.expect_anything(&Knob::Frozen { tenant });
         }
     }
 
@@ -335,14 +366,4 @@ fn left_to_others(given_up: &BTreeSet<Knob>, wish: &Wish) -> Option<Verdict> {
         }
         _ => None,
     }
-}
-
-fn plays(judged: &[Judged]) -> impl Iterator<Item = Action> + '_ {
-    let accepted = judged.iter().filter(|j| j.verdict == Verdict::Accepted);
-    accepted.filter_map(|j| match &j.proposal.wish {
-        Wish::Play(experiment) => Some(Action::Play(experiment.clone())),
-        Wish::Probe(probe) => Some(Action::Probe(probe.clone())),
-        Wish::EndProbe { id } => Some(Action::EndProbe { id: *id }),
-        _ => None,
-    })
 }

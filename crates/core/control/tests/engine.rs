@@ -278,3 +278,56 @@ fn a_cpu_that_the_kernel_took_out_of_a_set_is_no_change_by_others() {
     let (_, notes) = step(40, "0-3", "0-3");
     assert!(matches!(notes[..], [Note::GivenUp { .. }]), "this was somebody: {notes:?}");
 }
+
+/// A look at the group `more`.
+fn look(id: u64) -> Wish {
+    Wish::Play(Experiment {
+        id,
+        groups: vec!["more".into()],
+        victims: vec![],
+        code: vec![true, false],
+        chip_us: 100_000,
+        bound_us: 5_000_000,
+    })
+}
+
+#[test]
+fn a_freezer_that_is_left_to_others_is_not_moved_by_experiments() {
+    let script = [
+        (1, set(frozen(), Setting::Flag(true))),
+        (2, set(frozen(), Setting::Flag(false))),
+        (6, look(7)),
+    ];
+    let mut engine = engine(&script, ForeignChange::GiveUp);
+    let mut machine = Machine::new();
+    for second in 1..5 {
+        machine.run(&mut engine, second, false);
+    }
+    machine.knobs.insert(frozen(), Setting::Flag(true));
+    assert_eq!(machine.run(&mut engine, 5, false).len(), 1, "given up");
+    let decision = engine.step(&machine.sample(6));
+    assert!(decision.actions.is_empty(), "{:?}", decision.actions);
+    let verdict = &decision.entry.proposals[0].verdict;
+    assert!(matches!(verdict, Verdict::NotControllable { .. }), "{verdict:?}");
+}
+
+#[test]
+fn a_freezer_that_still_reads_as_in_an_experiment_that_ended_is_no_change_by_others() {
+    let script = [
+        (1, set(frozen(), Setting::Flag(true))),
+        (2, set(frozen(), Setting::Flag(false))),
+        (4, look(7)),
+        (5, look(8)),
+    ];
+    let mut engine = engine(&script, ForeignChange::GiveUp);
+    let mut machine = Machine::new();
+    for second in 1..5 {
+        machine.run(&mut engine, second, false);
+    }
+    // The trace is there, the sensor stalls.
+    machine.knobs.insert(frozen(), Setting::Flag(true));
+    let trace = ExperimentTrace { id: 7, chips: vec![], aborted: None };
+    let decision = engine.step(&Sample { experiments: vec![trace], ..machine.sample(5) });
+    assert_eq!(decision.entry.notes, []);
+    assert!(decision.actions.iter().any(|action| matches!(action, Action::Play(_))));
+}

@@ -22,7 +22,7 @@ use quell_platform::{
     KnobJournal, MemoryStore, Platform, PlatformError, Scope, Store, StoreError, Undo, Undoer,
 };
 use quell_types::{
-    Action, CapabilityReport, Knob, Outcome, Sample, Setting, Setup, TaskId, Tenant,
+    Action, CapabilityReport, Knob, KnobRange, Outcome, Sample, Setting, Setup, TaskId, Tenant,
 };
 use std::time::Duration;
 
@@ -323,8 +323,46 @@ impl Body {
     }
 }
 
+/// How often sets that must not overlap make way for each other.
+const ROUNDS: usize = 3;
+
+impl Body {
+    /// A CPU set that must not overlap others makes way: it gives up what it shall not keep, else
+    /// takes what is free of that which it shall have, else keeps a single CPU. Without that, two
+    /// that stand on each other's CPUs could never change places.
+    fn make_way(&mut self, undo: &Undo) {
+        let Ok((knob, Setting::Cpus(to))) = knobs::from_undo(undo) else { return };
+        let exclusive = |knob: &Knob| {
+            let range = self.setup.knobs.get(knob);
+            matches!(range, Some(KnobRange::Cpus { exclusive: true, .. }))
+        };
+        let Some(Setting::Cpus(now)) = self.knobs.standing(&knob) else { return };
+        if !exclusive(&knob) || self.is_dying() {
+            return;
+        }
+        let kept = now.intersection(&to);
+        let others = self.knobs.all().iter().filter(|(other, _)| **other != knob);
+        let free = others.fold(to, |free, (_, setting)| match setting {
+            Setting::Cpus(set) => free.difference(set),
+            _ => free,
+        });
+        let next = match (kept.is_empty(), free.is_empty()) {
+            (false, _) => kept,
+            (true, false) => free,
+            (true, true) => now.first(1),
+        };
+        if next != now {
+            // What is refused here is refused again when it is put back, and told then.
+            let _ = self.set_now(&knob, &Setting::Cpus(next));
+        }
+    }
+}
+
 impl Undoer for Body {
     fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
+        for _ in 0..ROUNDS {
+            changes.iter().for_each(|undo| self.make_way(undo));
+        }
         changes.iter().map(|undo| self.take_back(undo)).collect()
     }
 }

@@ -1,9 +1,9 @@
 //! The checks of one step.
 
-use super::{Audit, View};
+use super::{Audit, View, is_exclusive};
 use quell_control::{explain, round_to_range, same_setting};
 use quell_policy::Law;
-use quell_types::{Knob, KnobRange, Setting, Tenant};
+use quell_types::{Knob, Setting, Tenant};
 use std::collections::BTreeMap;
 
 /// So long after the last fault everything must stand as wanted: the longest that the engine waits
@@ -131,17 +131,14 @@ impl Audit {
         }
         // A setting that was just written is still on its way.
         let settled = |since: f64| view.now_s - since > 1.5;
-        // Sets that must not overlap cannot always change places.
-        let exclusive = |knob: &Knob| {
-            let range = view.setup.knobs.get(knob);
-            matches!(range, Some(KnobRange::Cpus { exclusive: true, .. }))
-        };
         let (knob, (to, _)) = self.wanted.iter().find(|(knob, (to, since))| {
-            let plays = self.law == Law::Quell && matches!(knob, Knob::Frozen { .. });
+            let looks = matches!(self.law, Law::Quell | Law::Culprit);
+            let plays = looks && matches!(knob, Knob::Frozen { .. });
             let there = !knob.tenant().is_some_and(|tenant| view.server.is_gone(tenant));
             let real = view.server.standing().get(*knob);
             let differs = real.is_some_and(|real| !same_setting(real, to));
-            let exempt = plays || exclusive(knob) || self.is_given_up(knob);
+            // Sets that must not overlap cannot always change places.
+            let exempt = plays || is_exclusive(view.setup, knob) || self.is_given_up(knob);
             settled(*since) && there && differs && !exempt
         })?;
         let real = view.server.standing().get(knob);

@@ -3,7 +3,7 @@
 use crate::arena::Server;
 use quell_control::same_setting;
 use quell_types::{Knob, Setting, Tenant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Knobs by whose they are.
 #[derive(Debug)]
@@ -15,12 +15,15 @@ pub(super) struct Ownership {
     /// Not on record: how they stood when a write was last tried. If the agent dies just after the
     /// record and before the write, nobody can tell what others did since.
     tried: BTreeMap<Knob, Setting>,
+    /// What others set at some time.
+    theirs: BTreeSet<Knob>,
 }
 
 impl Ownership {
     pub(super) fn new(server: &Server) -> Self {
         let others = server.standing().clone();
-        Self { owned: BTreeMap::new(), others, tried: BTreeMap::new() }
+        let (owned, tried, theirs) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { owned, others, tried, theirs }
     }
 
     pub(super) fn owned(&self) -> Vec<Knob> {
@@ -34,7 +37,13 @@ impl Ownership {
         }
     }
 
+    /// Another program set a knob.
     pub(super) fn foreign(&mut self, knob: &Knob, to: &Setting) {
+        self.theirs.insert(knob.clone());
+        self.follow(knob, to);
+    }
+
+    fn follow(&mut self, knob: &Knob, to: &Setting) {
         if !self.owned.contains_key(knob) {
             self.others.insert(knob.clone(), to.clone());
         }
@@ -42,7 +51,7 @@ impl Ownership {
 
     pub(super) fn shaken(&mut self, server: &Server) {
         for (knob, now) in server.standing() {
-            self.foreign(knob, now);
+            self.follow(knob, now);
         }
     }
 
@@ -53,6 +62,25 @@ impl Ownership {
                 None => drop(self.others.insert(knob.clone(), now.clone())),
             }
         }
+    }
+
+    /// Whether all that is still on record are CPU sets that must not overlap and cannot go back,
+    /// since other programs gave one of their CPUs to another group.
+    pub(super) fn is_barred(&self, server: &Server, exclusive: &dyn Fn(&Knob) -> bool) -> bool {
+        let mut left = self.owned.iter().filter(|(knob, _)| server.is_recorded(knob)).peekable();
+        let barred = |(knob, found): (&Knob, &Vec<Setting>)| {
+            exclusive(knob) && found.iter().any(|to| self.is_held_by_others(server, knob, to))
+        };
+        left.peek().is_some() && left.all(barred)
+    }
+
+    fn is_held_by_others(&self, server: &Server, knob: &Knob, to: &Setting) -> bool {
+        let Setting::Cpus(to) = to else { return false };
+        let holds = |other: &Knob| match server.standing().get(other) {
+            Some(Setting::Cpus(set)) => !set.is_disjoint(to),
+            _ => false,
+        };
+        self.theirs.iter().filter(|other| *other != knob).any(holds)
     }
 
     /// Follows the knob journal. Answers a knob that changed without being on record.

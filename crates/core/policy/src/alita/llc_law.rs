@@ -15,7 +15,8 @@
 //! is left alone. A tenant whose CPUs lie in several domains counts in each by its CPUs there.
 //! Without memory throttles nothing is halved.
 //!
-//! **Invariants.** Only ways and memory rates are written.
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). At most two are
+//! confined in a domain, one at each end. Only ways and memory rates are written.
 //!
 //! Source, A-37 (4) to (7).
 

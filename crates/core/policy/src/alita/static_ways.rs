@@ -10,12 +10,14 @@
 //! **Degradation.** Domains without ways that can be set, or with more tenants than ways, are left
 //! alone. Needs no reading but the CPU sets.
 //!
-//! **Invariants.** Only ways are written.
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). No two tenants
+//! share a way. Only ways are written.
 //!
 //! | rule | when | what |
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
-//! | `own-ways` | first step | ways of each tenant |
+//! | `own-ways` | first step, and when CPU sets change | ways of each tenant |
+//! | `not-here` | no CPU in the domain any more, or too many there | its ways are given back |
 //!
 //! Source: A-E2.
 
@@ -45,7 +47,13 @@ impl StaticWays {
             .collect();
         here.sort_unstable();
         let counts: Vec<usize> = here.iter().map(|(_, _, cpus)| *cpus).collect();
-        let Some(shares) = shares(ways, &counts) else { return };
+        let shares = shares(ways, &counts).unwrap_or_default();
+        for tenant in tenants(setup) {
+            if shares.is_empty() || here.iter().all(|(_, own, _)| *own != tenant) {
+                let knob = Knob::LlcWays { tenant: tenant.clone(), domain: domain.id };
+                self.ledger.release(knob, &Reason::partition("not-here", Vec::new()));
+            }
+        }
         let mut top = ways;
         for ((_, tenant, _), own) in here.iter().zip(shares) {
             top -= own;
@@ -123,6 +131,23 @@ mod tests {
         for (ways, cpus, wanted) in table {
             assert_eq!(shares(ways, cpus).as_deref(), wanted, "{ways} {cpus:?}");
         }
+    }
+
+    #[test]
+    fn who_leaves_a_domain_gives_its_ways_back() {
+        let setup = setup(12).ways(11).service("victim", 10.0, 100.0).batch("a").build();
+        let domain = &setup.topology.llc[0];
+        let outside: CpuSet = [domain.cpus.iter().last().unwrap_or(0) + 1].into_iter().collect();
+        let mut law = StaticWays::new();
+        let mut standing = Standing::default();
+        let seen = |second, cpus: &CpuSet| {
+            let knob = Knob::Cpus { tenant: "a".into() };
+            observe(&setup, second).knob(knob, Setting::Cpus(cpus.clone()))
+        };
+        standing.step(&mut law, &setup, seen(0.0, &domain.cpus));
+        assert!(standing.ways("a") > 0 && standing.ways("a") & standing.ways("victim") == 0);
+        standing.step(&mut law, &setup, seen(1.0, &outside));
+        assert_eq!((standing.ways("a"), standing.ways("victim")), (0, 0x7ff));
     }
 
     #[test]

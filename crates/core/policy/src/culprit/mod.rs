@@ -30,8 +30,9 @@
 //! # Degradation
 //! Without CPU bandwidth a culprit is named and not limited. See `who` for the rest.
 //!
-//! **Invariants.** Only CPU bandwidth
-//! is written, and only of groups that were named; services are never limited.
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). Only CPU bandwidth
+//! is written, and only of groups that were named; nobody is limited to less than `least_cpus`;
+//! services are never limited.
 //!
 //! | rule | when | what |
 //! |---|---|---|

@@ -46,6 +46,11 @@
 //! is short. A service that is gone or idle has all slack. No freezer: batch's tasks are stopped,
 //! else its CPU time is cut to the least; where nothing can hold it, it keeps one core.
 //!
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). Services share no
+//! CPU and no way with each other; batch that runs shares no CPU with them. A mask has a least
+//! size: while fewer ways are free, that of batch reaches into the last service's. Weights, idle
+//! classes, links and memory throttles are never written.
+//!
 //! | rule | when | what |
 //! |---|---|---|
 //! | `equal-shares` | first step | cores and ways in equal parts, batch off |

@@ -66,7 +66,8 @@ fn watched(limits: &Limits) -> anyhow::Result<Run> {
 }
 
 fn words(done: &Run) -> String {
-    let FaultReport { hours, faults, episodes, sites, sites_covered, broken, .. } = &done.report;
+    let FaultReport { hours, faults, episodes, sites, sites_covered, broken, barred, .. } =
+        &done.report;
     let mut text = format!("{}\n", done.coverage);
     for cell in done.coverage.missing() {
         text += &format!("not met: {cell}\n");
@@ -76,7 +77,8 @@ fn words(done: &Run) -> String {
     }
     text + &format!(
         "{faults} faults in {hours:.1} simulated hours ({episodes} episodes): {sites_covered} of \
-         {sites} kinds × write sites met, {broken} episodes broke a promise"
+         {sites} kinds × write sites met, {broken} episodes broke a promise; in {barred} others \
+         held CPUs of a set that could not go back"
     )
 }
 
