@@ -157,17 +157,26 @@ class _Outside(threading.Thread):
     def __init__(self, registers, listener):
         super().__init__(daemon=True)
         self._registers, self._listener = registers, listener
-        self._flows, self._end = {}, threading.Event()
+        self._flows, self._grown, self._end = {}, time.monotonic(), threading.Event()
 
     def run(self):
         self._listener.settimeout(self.TICK_S)
-        link, said, before = None, b"", time.monotonic()
         while not self._end.is_set():
-            before = self._grow(before)
+            self._grow()
             try:
-                if link is None:
-                    link, _ = self._listener.accept()
-                    link.settimeout(self.TICK_S)
+                link, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            with link:
+                link.settimeout(self.TICK_S)
+                self._serve(link)
+
+    def _serve(self, link):
+        """Until the guest is gone."""
+        said = b""
+        while not self._end.is_set():
+            self._grow()
+            try:
                 heard = link.recv(4096)
             except TimeoutError:
                 continue
@@ -197,11 +206,13 @@ class _Outside(threading.Thread):
             return f"error: {question}: {error!r}"
         return "ok"
 
-    def _grow(self, before):
+    def _grow(self):
         now = time.monotonic()
+        if now - self._grown < self.TICK_S:
+            return  # less would be lost to rounding
         for (domain, rmid, event), units_per_s in self._flows.items():
-            self._registers.add(domain, rmid, event, round(units_per_s * (now - before)))
-        return now
+            self._registers.add(domain, rmid, event, round(units_per_s * (now - self._grown)))
+        self._grown = now
 
 
 @contextmanager

@@ -333,6 +333,14 @@ fn engine<P: Platform>(
     let setup = platform.setup().clone();
     let what = format!("{word}: law {}, pid {pid}", config.agent.law);
     let mut notes = vec![Note::Agent { what }];
+    let without_ways = setup.without_ways().into_iter().map(|tenant| Note::Degraded {
+        policy: config.agent.law.clone(),
+        how: format!(
+            "no class of service is left for {tenant}: it may fill all ways of the caches, and its \
+             memory bandwidth is not throttled"
+        ),
+    });
+    notes.extend(without_ways);
     for policy in &policies {
         let degraded = policy.degradations(&setup).into_iter();
         notes.extend(degraded.map(|how| Note::Degraded { policy: policy.name().into(), how }));

@@ -3,7 +3,7 @@
 use crate::{BytesPerSecond, CpuSet, Knob, KnobRange, Link, Tenant, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A service level objective: a percentile of sojourn time that shall stay under a target.
@@ -87,6 +87,16 @@ impl Setup {
     #[must_use]
     pub fn service(&self, name: &Tenant) -> Option<&ServiceSpec> {
         self.services.iter().find(|s| &s.name == name)
+    }
+
+    /// Tenants that have no cache ways of their own where others have: classes of service are few.
+    #[must_use]
+    pub fn without_ways(&self) -> Vec<&Tenant> {
+        let ways = |knob: &Knob| matches!(knob, Knob::LlcWays { .. });
+        let with: BTreeSet<&Tenant> =
+            self.knobs.keys().filter(|knob| ways(knob)).filter_map(Knob::tenant).collect();
+        let all = self.services.iter().map(|s| &s.name).chain(self.batch.iter().map(|b| &b.name));
+        all.filter(|tenant| !with.is_empty() && !with.contains(tenant)).collect()
     }
 
     /// Whether `knob` can be set on this machine.

@@ -2,9 +2,14 @@
 //!
 //! A tenant gets one resctrl group, `quell-<tenant>`, when a full sample wants its counters or one
 //! of its knobs is written for the first time. The group begins with what the default group is
-//! allotted, so that making it changes nothing. Where the machine counts but allots nothing, it is
-//! a monitoring group, `mon_groups/quell-<tenant>`. Its removal is in the journal before it is
-//! made: the kernel then returns its threads to the default group.
+//! allotted, so that making it changes nothing. Where the machine counts but allots nothing, or has
+//! no class of service left for the tenant, it is a monitoring group, `mon_groups/quell-<tenant>`.
+//! Its removal is in the journal before it is made: the kernel then returns its threads to the
+//! default group.
+//!
+//! Classes are few. Batch groups get theirs first: one without a class fills every way, those of
+//! the services too, while a service without one has all ways and takes some of batch's only. A
+//! tenant without a class has no knobs here.
 //!
 //! Only threads of the default group are moved: those that somebody else has put into a group of
 //! his own, be it for monitoring only, stay there, unallotted and uncounted by us.
@@ -18,7 +23,9 @@ pub(crate) use mounting::{mount_resctrl, unmount};
 pub(crate) use traffic::{Traffic, stands_in, why};
 
 use crate::tenant::TenantState;
-use groups::{Kind, Taken, gather, group_name, key, make, schemata};
+use groups::{
+    Kind, Taken, classes_for, gather, group_name, has_classes_or_none, key, make, schemata,
+};
 use quell_platform::{KnobJournal, Store, StoreError, Undo};
 use quell_resctrl::{Group, Monitor, Resctrl, Resource};
 use quell_types::{BandwidthReading, Gap, Knob, KnobRange, Reading, Setting, Tenant};
@@ -35,11 +42,13 @@ struct Counted {
 /// All of resctrl that the platform uses.
 pub(crate) struct Resources {
     tree: Reading<Resctrl>,
-    /// Of which kind groups are made for monitoring, or why none are.
-    monitoring: Reading<Kind>,
+    /// Whether groups are made for monitoring, or why none are.
+    monitoring: Reading<()>,
     /// Why memory traffic is not counted here, if so.
     bandwidth: Reading<()>,
     tenants: BTreeMap<Tenant, Reading<Group>>,
+    /// Tenants for whom there is a class of service.
+    classes: BTreeSet<Tenant>,
     knobs: BTreeSet<Knob>,
     seen: BTreeMap<Knob, Reading<Setting>>,
     monitors: BTreeMap<PathBuf, (Monitor, Counted)>,
@@ -53,14 +62,15 @@ impl Resources {
         let tree = mounted.and_then(|()| Resctrl::open(root));
         let monitoring = tree.as_ref().map_err(Gap::clone).and_then(|tree| {
             tree.info().monitoring.as_ref().map_err(Gap::clone)?;
-            Kind::of(tree)
+            has_classes_or_none(tree)
         });
-        let bandwidth = monitoring.clone().and_then(|_| counts(tree.as_ref()));
+        let bandwidth = monitoring.clone().and_then(|()| counts(tree.as_ref()));
         Self {
             tree,
             monitoring,
             bandwidth,
             tenants: BTreeMap::new(),
+            classes: BTreeSet::new(),
             knobs: BTreeSet::new(),
             seen: BTreeMap::new(),
             monitors: BTreeMap::new(),
@@ -68,9 +78,25 @@ impl Resources {
         }
     }
 
-    /// Knobs of a tenant with their ranges. A service's bandwidth is never throttled.
+    /// Gives the classes that nobody else has to these tenants, in their order.
+    pub(crate) fn share_classes<'t>(&mut self, tenants: impl Iterator<Item = &'t Tenant>) {
+        let Ok(tree) = &self.tree else { return };
+        let tenants: Vec<&Tenant> = tenants.collect();
+        self.classes = tenants.iter().take(classes_for(tree, &tenants)).copied().cloned().collect();
+    }
+
+    /// Of which kind the tenant's group is.
+    fn kind(&self, tenant: &Tenant) -> Kind {
+        if self.classes.contains(tenant) { Kind::Class } else { Kind::Monitoring }
+    }
+
+    /// Knobs of a tenant with their ranges; none without a class of its own. A service's bandwidth
+    /// is never throttled.
     pub(crate) fn install(&mut self, tenant: &Tenant, is_service: bool) -> Vec<(Knob, KnobRange)> {
         let Ok(tree) = &self.tree else { return Vec::new() };
+        if !self.classes.contains(tenant) {
+            return Vec::new();
+        }
         let domains = |resource: Option<Resource>| {
             resource.and_then(|r| tree.domains(r).ok()).unwrap_or_default()
         };
@@ -142,8 +168,7 @@ impl Resources {
             Err(gap) => return Ok(Err(gap.clone())),
         };
         let name = group_name(tenant);
-        // A group for a knob is a class wherever there are knobs.
-        let kind = self.monitoring.clone().unwrap_or(Kind::Class);
+        let kind = self.kind(tenant);
         let path = kind.dir(tree).join(&name);
         let taken = |other: &Reading<Group>| {
             other.as_ref().is_ok_and(|group| group.name() == Some(name.as_str()))
@@ -183,8 +208,11 @@ impl Resources {
         }
         let taken = self.tree.as_ref().map(Taken::read).unwrap_or_default();
         for tenant in tenants {
-            // Also one that somebody removed.
-            let stands = |group: &Reading<Group>| !group.as_ref().is_ok_and(|g| !g.dir().is_dir());
+            // Also one that somebody removed, and one for which an RMID may be free by now.
+            let stands = |group: &Reading<Group>| match group {
+                Ok(group) => group.dir().is_dir(),
+                Err(gap) => !matches!(gap, Gap::NotYet(_)),
+            };
             if self.monitoring.is_ok() && !self.tenants.get(&tenant.name).is_some_and(stands) {
                 let made = self.group(journal, &tenant.name);
                 if let Err(error) = made {
@@ -231,8 +259,8 @@ impl Resources {
     pub(crate) fn counted(&self, tenant: &Tenant) -> (Reading<BandwidthReading>, Reading<u64>) {
         let group = match (&self.monitoring, self.tenants.get(tenant)) {
             (Err(gap), _) | (_, Some(Err(gap))) => Err(gap.clone()),
-            (Ok(_), None) => Err(Gap::not_yet("the tenant has no resctrl group yet")),
-            (Ok(_), Some(Ok(group))) => Ok(group.dir()),
+            (Ok(()), None) => Err(Gap::not_yet("the tenant has no resctrl group yet")),
+            (Ok(()), Some(Ok(group))) => Ok(group.dir()),
         };
         let last = group.and_then(|dir| {
             let gone = || Gap::Gone(format!("{} was removed", dir.display()));

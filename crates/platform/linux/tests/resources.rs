@@ -250,4 +250,38 @@ fn without_room_for_one_more_group_the_tenant_is_a_gap() {
     let gap = sample.tenants[&"jobs".into()].memory.clone().unwrap_err();
     assert!(gap.to_string().contains("Out of RMIDs"), "{gap}");
     assert!(sample.host.memory.is_ok());
+    drop(linux);
+    // One that was just given back is to be had later, and then the tenant is counted.
+    std::fs::remove_dir(groups.join("other-1")).unwrap();
+    let mut linux = open(tree.root(), state.path());
+    let sample = full(&mut linux);
+    let memory = sample.tenants[&"jobs".into()].memory.clone();
+    assert!(matches!(memory, Err(Gap::NotYet(_))), "{memory:?}");
+    full(&mut linux);
+    assert!(full(&mut linux).tenants[&"jobs".into()].memory.is_ok());
+}
+
+#[test]
+fn without_a_class_left_a_tenant_has_no_ways_and_is_counted_apart() {
+    let Some(tree) = Tree::kernel("intel-skx-full") else { return };
+    let (tree, state) = machine(tree, &[1]);
+    let classes = tree.root().join("sys/fs/resctrl");
+    let mut others = Vec::new();
+    while std::fs::create_dir(classes.join(format!("other-{}", others.len()))).is_ok() {
+        others.push(classes.join(format!("other-{}", others.len())));
+    }
+    let mut linux = open(tree.root(), state.path());
+    let allots = |k: &Knob| matches!(k, Knob::LlcWays { .. } | Knob::MemoryBandwidth { .. });
+    assert!(!linux.setup().knobs.keys().any(allots));
+    full(&mut linux);
+    let sample = full(&mut linux);
+    assert!(sample.tenants[&"jobs".into()].memory.clone().unwrap().bytes > 0);
+    assert_eq!(tasks(&monitoring_group(tree.root())), [1]);
+    linux.restore().unwrap();
+    assert!(!monitoring_group(tree.root()).exists());
+    // One class more, and the tenant has it.
+    std::fs::remove_dir(&others[0]).unwrap();
+    drop(linux);
+    let linux = open(tree.root(), state.path());
+    assert!(linux.setup().knobs.keys().any(allots));
 }

@@ -199,7 +199,7 @@ pub(crate) fn refused(mount: &Path, doing: String, path: &Path, source: io::Erro
     let said = fs::read_to_string(mount.join("info/last_cmd_status")).unwrap_or_default();
     let mut lines: Vec<&str> =
         said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    // A write begins anew, but before 7.x the reasons of groups that could not be made pile up.
+    // A write begins anew, but in 6.12 the reasons of groups that could not be made pile up.
     if doing == MAKE_GROUP {
         lines.drain(..lines.len().saturating_sub(1));
     }

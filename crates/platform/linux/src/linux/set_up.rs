@@ -25,6 +25,9 @@ impl Linux {
         };
         let of_cpus = self.hardware.knobs(&self.setup.managed_cpus);
         self.setup.knobs.extend(self.knobs.install_cpus(of_cpus));
+        let services = self.options.services.iter().map(|service| &service.spec.name);
+        let batch = self.options.batch.iter().map(|batch| &batch.spec.name);
+        self.resources.share_classes(batch.chain(services));
         let mut errors = Vec::new();
         for (index, service) in self.options.services.clone().iter().enumerate() {
             errors.extend(self.add_service(index as u32, service).err());

@@ -32,15 +32,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Classes, but where the machine allots nothing.
-    pub(super) fn of(tree: &Resctrl) -> Reading<Self> {
-        match tree.classes() {
-            Ok(_) => Ok(Kind::Class),
-            Err(Gap::Absent(_)) => Ok(Kind::Monitoring),
-            Err(gap) => Err(gap),
-        }
-    }
-
     /// The folder in which such groups are made.
     pub(super) fn dir(self, tree: &Resctrl) -> PathBuf {
         match self {
@@ -48,6 +39,24 @@ impl Kind {
             Kind::Monitoring => tree.mount().path.join("mon_groups"),
         }
     }
+}
+
+/// A tree whose classes cannot be told, but for want of any, is not to be counted by groups.
+pub(super) fn has_classes_or_none(tree: &Resctrl) -> Reading<()> {
+    match tree.classes() {
+        Ok(_) | Err(Gap::Absent(_)) => Ok(()),
+        Err(gap) => Err(gap),
+    }
+}
+
+/// How many classes there are for these tenants: those that are free, and those of leftovers that
+/// are made anew under the same names.
+pub(super) fn classes_for(tree: &Resctrl, tenants: &[&Tenant]) -> usize {
+    let free = tree.classes().map_or(0, |budget| budget.free() as usize);
+    let ours: BTreeSet<String> = tenants.iter().map(|tenant| group_name(tenant)).collect();
+    let groups = tree.groups().unwrap_or_default();
+    let left = groups.iter().filter(|group| group.name().is_some_and(|name| ours.contains(name)));
+    free + left.count()
 }
 
 /// A group allotted what the default one is, or a part of that. One of the same name is a leftover

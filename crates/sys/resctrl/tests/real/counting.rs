@@ -56,6 +56,7 @@ fn a_counter_that_wraps_goes_on() {
         lab.count(0, rmid, "total", (1 << WIDTH) - 5);
     }
     let (group, rmid) = group(&lab, &tree);
+    assert_eq!(group.counters().unwrap()[&0].total_bytes, Ok(0), "a fresh group's");
     let mut monitor = Monitor::new(group);
     lab.more(0, rmid, "total", 4);
     assert_eq!(traffic(&monitor.read()), 4 * scale);

@@ -42,6 +42,9 @@ fn unmounting_gives_all_ways_and_all_bandwidth_to_everybody() {
         assert_eq!((lab.l3(domain, class), lab.delay(domain, class)), (1, 80));
     }
     let full = tree.info().llc().unwrap().rules.full;
+    // Removing a group alone leaves its registers as they are.
+    tree.remove("quell-a").unwrap();
+    assert_eq!((lab.l3(0, class), lab.delay(0, class)), (1, 80));
     unmount(Path::new(POINT)).unwrap();
     for domain in caches() {
         for slot in [0, class] {
