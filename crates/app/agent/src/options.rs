@@ -17,8 +17,16 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
         links: if config.agent.law == "none" { Vec::new() } else { links(config) },
         managed_cpus: config.agent.manage.clone(),
         mount_resctrl: config.agent.mount_resctrl,
+        count_bus_locks: has_law(config, &["bus-lock", "alita"]),
+        read_temperatures: has_law(config, &["power", "alita"]),
         ..LinuxOptions::new(&config.agent.state_dir)
     }
+}
+
+/// Whether one of these laws is chosen, or runs beside the chosen one.
+fn has_law(config: &Checked, names: &[&str]) -> bool {
+    let laws = config.agent.beside.iter().chain([&config.agent.law]);
+    laws.into_iter().any(|law| names.contains(&law.as_str()))
 }
 
 /// What the engine is told.

@@ -16,7 +16,7 @@ mod inflation;
 mod observer;
 mod window;
 
-pub use counter::Counter;
+pub use counter::{Counter, CounterByCpu};
 pub use inflation::{Inflation, InflationParams, inflation_of};
 pub use observer::{Observer, ObserverParams};
 pub use window::{RequestDelta, RequestWindow, WindowParams};

@@ -50,6 +50,7 @@ pub enum CapabilityKind {
     EgressShaper,
     PerfHardwareEvents,
     PerfSoftwareEvents,
+    BusLocks,
     ResctrlCat,
     ResctrlCdp,
     ResctrlMba,

@@ -1,11 +1,16 @@
 //! Raw readings of one moment. Counters only grow; rates are the model's business.
 
 use crate::{
-    BytesPerSecond, Knob, Link, LogHistogram, Outcome, Reading, Setting, TaskRecord, Tenant, Time,
-    Watts,
+    BytesPerSecond, Celsius, Gap, Knob, Link, LogHistogram, Outcome, Reading, Setting, TaskRecord,
+    Tenant, Time, Watts,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// What a recording that was made before there was such a reading has in its place.
+fn unrecorded<T>() -> Reading<T> {
+    Err(Gap::absent("the recording is older than this reading"))
+}
 
 /// Stall time totals of PSI, in nanoseconds since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,12 +91,15 @@ pub struct TenantReading {
     pub llc_bytes: Reading<u64>,
     /// Memory in use, in bytes.
     pub memory_used_bytes: Reading<u64>,
+    /// Bus locks that it made since counting began (see [`HostReading::bus_locks`]).
+    #[serde(default = "unrecorded")]
+    pub bus_locks: Reading<u64>,
 }
 
 impl TenantReading {
     /// A reading in which everything is missing for the same reason.
     #[must_use]
-    pub fn missing(gap: &crate::Gap) -> Self {
+    pub fn missing(gap: &Gap) -> Self {
         Self {
             identity: Err(gap.clone()),
             cpu_ns: Err(gap.clone()),
@@ -104,6 +112,7 @@ impl TenantReading {
             memory: Err(gap.clone()),
             llc_bytes: Err(gap.clone()),
             memory_used_bytes: Err(gap.clone()),
+            bus_locks: Err(gap.clone()),
         }
     }
 }
@@ -121,6 +130,35 @@ pub struct HostReading {
     pub power: Reading<BTreeMap<u32, Watts>>,
     /// Present frequency of each CPU in kHz.
     pub frequency_khz: Reading<BTreeMap<u32, u64>>,
+    /// Bus locks that each CPU made since counting began: atomic operations across two cache lines
+    /// (split locks) or on uncached memory, each of which stops everybody's memory. Read in
+    /// fast samples too.
+    #[serde(default = "unrecorded")]
+    pub bus_locks: Reading<BTreeMap<u32, u64>>,
+    /// Temperature of each CPU; a hardware thread has its core's. A gap where only whole sockets
+    /// are measured: equal numbers would tell nobody apart.
+    #[serde(default = "unrecorded")]
+    pub temperature: Reading<BTreeMap<u32, Celsius>>,
+    /// Time in which each CPU ran something, in nanoseconds since boot.
+    #[serde(default = "unrecorded")]
+    pub cpu_busy_ns: Reading<BTreeMap<u32, u64>>,
+}
+
+impl HostReading {
+    /// A reading in which everything is missing for the same reason.
+    #[must_use]
+    pub fn missing(gap: &Gap) -> Self {
+        Self {
+            cpu: Err(gap.clone()),
+            pressure: Err(gap.clone()),
+            memory: Err(gap.clone()),
+            power: Err(gap.clone()),
+            frequency_khz: Err(gap.clone()),
+            bus_locks: Err(gap.clone()),
+            temperature: Err(gap.clone()),
+            cpu_busy_ns: Err(gap.clone()),
+        }
+    }
 }
 
 /// What is read of a shaped link. Byte counters are those of the shaper's classes.

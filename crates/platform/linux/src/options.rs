@@ -91,6 +91,10 @@ pub struct LinuxOptions {
     pub count_loopback: bool,
     /// Whether resctrl may be mounted where the machine has it and nobody did.
     pub mount_resctrl: bool,
+    /// Whether bus locks are counted: by perf, where the PMU has counters left.
+    pub count_bus_locks: bool,
+    /// Whether temperature and use of each CPU are read.
+    pub read_temperatures: bool,
 }
 
 impl LinuxOptions {
@@ -106,6 +110,8 @@ impl LinuxOptions {
             managed_cpus: None,
             count_loopback: false,
             mount_resctrl: false,
+            count_bus_locks: false,
+            read_temperatures: false,
         }
     }
 }

@@ -61,6 +61,15 @@ pub enum Undo {
         /// Its start time, so that a reused id is left alone.
         start_ns: u64,
     },
+    /// Write the old value back into a processor's register.
+    Register {
+        /// The device of its CPU.
+        path: PathBuf,
+        /// Which.
+        register: u64,
+        /// Its old value.
+        value: u64,
+    },
     /// Bring a link's queueing discipline back.
     Link {
         /// What the egress crate needs to do so.
