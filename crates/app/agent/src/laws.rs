@@ -1,7 +1,7 @@
 //! The laws as the configuration knows them, and policies made of what it says.
 
 use quell_config::{Checked, ConfigErrors, Laws};
-use quell_policy::{Law, LawParams, Policy, build};
+use quell_policy::{Law, LawParams, ParseLawError, Policy, build_all};
 use std::time::Duration;
 
 /// All laws with their parameters, for [`quell_config::Raw::check`].
@@ -20,18 +20,23 @@ pub fn check_laws(config: &Checked) -> Result<(), ConfigErrors> {
     policies(config).map(drop)
 }
 
-/// The policies of the configured law.
+/// The policies of the configured law, and of those beside it.
 pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigErrors> {
     let name = config.agent.law.as_str();
     let refuse = |why: String| config.law_error(name, "", &why);
-    let law: Law = name.parse().map_err(|error: quell_policy::ParseLawError| {
-        config.law_error(name, "", &error.to_string())
-    })?;
+    let law: Law = name.parse().map_err(|e: ParseLawError| refuse(e.to_string()))?;
+    let beside = config.agent.beside.iter().map(|name| name.parse());
+    let beside = beside.collect::<Result<Vec<Law>, ParseLawError>>();
+    let beside = beside.map_err(|error| config.beside_error(&error.to_string()))?;
     let table = toml::Value::Table(config.all_law_parameters());
     let mut params: LawParams =
         table.try_into().map_err(|e: toml::de::Error| refuse(e.to_string()))?;
     join_experiments(config, &mut params);
-    build(law, &params).map_err(|error| refuse(error.why))
+    build_all(law, &beside, &params).map_err(|error| match error.law == name {
+        true => refuse(error.why),
+        false if config.laws.contains_key(error.law) => config.law_error(error.law, "", &error.why),
+        false => config.beside_error(&error.to_string()),
+    })
 }
 
 /// `[agent.experiments]` bounds what the law may do by its own parameters.
@@ -63,10 +68,11 @@ mod tests {
         let laws = known_laws();
         for law in Law::ALL {
             let fields = &laws.0[law.name()].fields;
-            let bare = matches!(law, Law::None | Law::StaticWays);
+            let bare = matches!(law, Law::None | Law::StaticWays | Law::Alita);
             assert_eq!(fields.is_empty(), bare, "{law}: {fields:?}");
             let config = check(&format!("[agent]\nlaw = \"{law}\"\n{LEAST}"));
-            assert_eq!(policies(&config).unwrap()[0].name(), law.name());
+            let first = if law == Law::Alita { "bus-lock" } else { law.name() };
+            assert_eq!(policies(&config).unwrap()[0].name(), first);
         }
     }
 
@@ -75,6 +81,21 @@ mod tests {
         let text = format!("{LEAST}[law.quell]\nshrink_below_slack = 0.9\n");
         let error = check_laws(&check(&text)).unwrap_err().to_string();
         assert!(error.contains("quell.toml:4") && error.contains("grow_above_slack"), "{error}");
+    }
+
+    #[test]
+    fn laws_beside_the_chosen_one_are_made_or_refused_at_their_line() {
+        let of = |beside: &str| format!("[agent]\nbeside = [{beside}]\n{LEAST}");
+        let made = policies(&check(&of("\"bus-lock\", \"power\""))).unwrap();
+        let names: Vec<&str> = made.iter().map(|p| p.name()).collect();
+        assert_eq!(names, ["quell", "bus-lock", "power"]);
+        for (beside, why) in [("\"alita\"", "divides the caches"), ("\"thesis\"", "polluters")] {
+            let error = check_laws(&check(&of(beside))).unwrap_err().to_string();
+            assert!(error.contains("quell.toml:2") && error.contains(why), "{error}");
+        }
+        let unknown = Raw::from_toml("quell.toml", &of("\"bus-lok\"")).check(&known_laws());
+        let error = unknown.unwrap_err().to_string();
+        assert!(error.contains("agent.beside") && error.contains("bus-lock"), "{error}");
     }
 
     #[test]

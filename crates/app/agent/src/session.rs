@@ -327,7 +327,8 @@ fn engine<P: Platform>(
 ) -> Result<(Engine, Vec<Note>), ConfigErrors> {
     let policies = laws::policies(config)?;
     let setup = platform.setup().clone();
-    let what = format!("{word}: law {}, pid {pid}", config.agent.law);
+    let laws = [&[config.agent.law.clone()][..], &config.agent.beside].concat().join(" and ");
+    let what = format!("{word}: law {laws}, pid {pid}");
     let mut notes = vec![Note::Agent { what }];
     for policy in &policies {
         let degraded = policy.degradations(&setup).into_iter();

@@ -16,6 +16,9 @@ pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
         Law::Heracles => !matches!(kind, Weight | Idle | Memory),
         Law::StaticWays => matches!(kind, Ways),
         Law::LlcBias => matches!(kind, Ways | Memory),
+        Law::BusLock => matches!(kind, Bandwidth | Freezer),
+        Law::Power => matches!(kind, Frequency),
+        Law::Alita => matches!(kind, Ways | Memory | Bandwidth | Freezer | Frequency),
         Law::Culprit => matches!(kind, Bandwidth | Freezer),
         Law::Quell => !matches!(kind, Cpus | Frequency),
         #[allow(unreachable_patterns, reason = "laws that join later state theirs here")]
