@@ -1,7 +1,7 @@
 //! The laws as the configuration knows them, and policies made of what it says.
 
 use quell_config::{Checked, ConfigErrors, Laws};
-use quell_policy::{Law, LawParams, Policy, Refresh, RefreshParams, Who, build};
+use quell_policy::{Law, LawParams, ParseLawError, Policy, Refresh, RefreshParams, Who, build_all};
 use std::time::Duration;
 
 /// All laws with their parameters, for [`quell_config::Raw::check`].
@@ -20,18 +20,25 @@ pub fn check_laws(config: &Checked) -> Result<(), ConfigErrors> {
     policies(config).map(drop)
 }
 
-/// The policies of the configured law, and the one that makes probes if that is wanted.
+/// The policies of the configured law, of those beside it, and the one that makes probes if that is
+/// wanted.
 pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigErrors> {
     let name = config.agent.law.as_str();
     let refuse = |why: String| config.law_error(name, "", &why);
-    let law: Law = name.parse().map_err(|error: quell_policy::ParseLawError| {
-        config.law_error(name, "", &error.to_string())
-    })?;
+    let law: Law = name.parse().map_err(|e: ParseLawError| refuse(e.to_string()))?;
+    let beside = config.agent.beside.iter().map(|name| name.parse());
+    let beside = beside.collect::<Result<Vec<Law>, ParseLawError>>();
+    let beside = beside.map_err(|error| config.beside_error(&error.to_string()))?;
     let table = toml::Value::Table(config.all_law_parameters());
     let mut params: LawParams =
         table.try_into().map_err(|e: toml::de::Error| refuse(e.to_string()))?;
     join_experiments(config, &mut params);
-    let mut policies = build(law, &params).map_err(|error| refuse(error.why))?;
+    let made = build_all(law, &beside, &params);
+    let mut policies = made.map_err(|error| match error.law == name {
+        true => refuse(error.why),
+        false if config.laws.contains_key(error.law) => config.law_error(error.law, "", &error.why),
+        false => config.beside_error(&error.to_string()),
+    })?;
     let probes = &config.agent.probes;
     if probes.enabled && probes.max_share_frac > 0.0 {
         let max_share_frac = probes.max_share_frac;
@@ -78,10 +85,11 @@ mod tests {
         let laws = known_laws();
         for law in Law::ALL {
             let fields = &laws.0[law.name()].fields;
-            let bare = matches!(law, Law::None | Law::StaticWays);
+            let bare = matches!(law, Law::None | Law::StaticWays | Law::Alita);
             assert_eq!(fields.is_empty(), bare, "{law}: {fields:?}");
             let config = check(&format!("[agent]\nlaw = \"{law}\"\n{LEAST}"));
-            assert_eq!(policies(&config).unwrap()[0].name(), law.name());
+            let first = if law == Law::Alita { "bus-lock" } else { law.name() };
+            assert_eq!(policies(&config).unwrap()[0].name(), first);
         }
     }
 
@@ -111,6 +119,21 @@ mod tests {
             let listens = listener(&policies).map(|listener| listener.period());
             assert_eq!(listens, shortest.filter(|_| law != Law::Culprit), "{law}");
         }
+    }
+
+    #[test]
+    fn laws_beside_the_chosen_one_are_made_or_refused_at_their_line() {
+        let of = |beside: &str| format!("[agent]\nbeside = [{beside}]\n{LEAST}");
+        let made = policies(&check(&of("\"bus-lock\", \"power\""))).unwrap();
+        let names: Vec<&str> = made.iter().map(|p| p.name()).collect();
+        assert_eq!(names, ["quell", "bus-lock", "power"]);
+        for (beside, why) in [("\"alita\"", "divides the caches"), ("\"thesis\"", "polluters")] {
+            let error = check_laws(&check(&of(beside))).unwrap_err().to_string();
+            assert!(error.contains("quell.toml:2") && error.contains(why), "{error}");
+        }
+        let unknown = Raw::from_toml("quell.toml", &of("\"bus-lok\"")).check(&known_laws());
+        let error = unknown.unwrap_err().to_string();
+        assert!(error.contains("agent.beside") && error.contains("bus-lock"), "{error}");
     }
 
     #[test]

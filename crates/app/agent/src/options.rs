@@ -18,6 +18,8 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
         managed_cpus: config.agent.manage.clone(),
         mount_resctrl: config.agent.mount_resctrl,
         probe_program: if config.agent.probes.enabled { presser() } else { Vec::new() },
+        count_bus_locks: has_law(config, &["bus-lock", "alita"]),
+        read_temperatures: has_law(config, &["power", "alita"]),
         ..LinuxOptions::new(&config.agent.state_dir)
     }
 }
@@ -26,6 +28,12 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
 fn presser() -> Vec<String> {
     let program = format!("/proc/{}/exe", std::process::id());
     vec![program, "pressure".to_owned()]
+}
+
+/// Whether one of these laws is chosen, or runs beside the chosen one.
+fn has_law(config: &Checked, names: &[&str]) -> bool {
+    let laws = config.agent.beside.iter().chain([&config.agent.law]);
+    laws.into_iter().any(|law| names.contains(&law.as_str()))
 }
 
 /// What the engine is told.

@@ -331,7 +331,8 @@ fn engine<P: Platform>(
     let mut policies = laws::policies(config)?;
     policies.extend(laws::listener(&policies));
     let setup = platform.setup().clone();
-    let what = format!("{word}: law {}, pid {pid}", config.agent.law);
+    let laws = [&[config.agent.law.clone()][..], &config.agent.beside].concat().join(" and ");
+    let what = format!("{word}: law {laws}, pid {pid}");
     let mut notes = vec![Note::Agent { what }];
     let without_ways = setup.without_ways().into_iter().map(|tenant| Note::Degraded {
         policy: config.agent.law.clone(),

@@ -18,7 +18,10 @@ pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
         Law::StaticWays => matches!(kind, Ways),
         Law::LlcBias => matches!(kind, Ways | Memory),
         Law::Parties => matches!(kind, Cpus | Ways | Frequency | Freezer | Bandwidth),
-        Law::Culprit => matches!(kind, Bandwidth),
+        Law::BusLock => matches!(kind, Bandwidth | Freezer),
+        Law::Power => matches!(kind, Frequency),
+        Law::Alita => matches!(kind, Ways | Memory | Bandwidth | Freezer | Frequency),
+        Law::Culprit => matches!(kind, Bandwidth | Freezer),
         Law::Quell => !matches!(kind, Cpus | Frequency),
     }
 }

@@ -40,7 +40,8 @@ impl KnobKind {
         KnobKind::Frequency,
     ];
 
-    /// The kind of a knob; none for one that no law sets, or that the simulated server does not have.
+    /// The kind of a knob; none for one that the laws of fault runs never set, or that the simulated
+    /// server does not have.
     #[must_use]
     pub fn of(knob: &Knob) -> Option<Self> {
         Some(match knob {

@@ -4,7 +4,7 @@
 //! the law steps that often. Faults of the scenario are thrown between engine and server.
 
 use crate::journal::Journal;
-use crate::stage::{Event, Stage, What};
+use crate::stage::{ChosenLaw, Event, Stage, What};
 use anyhow::anyhow;
 use quell_control::{Engine, EngineParams, Note};
 use quell_platform::{Fault, MemoryStore, Platform, Scope};
@@ -45,6 +45,8 @@ pub(crate) struct Drive {
     server: SimServer,
     store: MemoryStore,
     engine: Engine,
+    /// What is in charge now.
+    law: ChosenLaw,
     stage: Stage,
     step: Duration,
     steps: u32,
@@ -71,8 +73,9 @@ impl Drive {
         for (knob, to) in &stage.pins {
             server.change_behind(knob, to).map_err(|why| anyhow!(why))?;
         }
-        let engine = engine(&server, &stage)?;
-        let steps = steps_of(&engine);
+        let begins_later = stage.events.iter().any(|e| e.what == What::LawBegins);
+        let law = if begins_later { ChosenLaw::none() } else { stage.law.clone() };
+        let steps = steps_of(&engine(&server, &stage.law)?);
         let mut drive = Self {
             step: INTERVAL / steps,
             steps,
@@ -85,9 +88,10 @@ impl Drive {
             counts: Counts::default(),
             journal: Journal::new(keep_journal),
             degraded: degraded(&server, &stage)?,
+            engine: engine(&server, &law)?,
             server,
             store,
-            engine,
+            law,
             stage,
         };
         drive.note_begin();
@@ -95,7 +99,7 @@ impl Drive {
     }
 
     fn note_begin(&mut self) {
-        let policy = self.stage.law.law.name().to_owned();
+        let policy = self.stage.law.name();
         let note = |how: &String| Note::Degraded { policy: policy.clone(), how: how.clone() };
         let notes = self.degraded.iter().map(note).collect();
         self.journal.append(&quell_control::Entry { notes, ..Default::default() });
@@ -185,6 +189,12 @@ impl Drive {
                 self.server.set_load(&service.name, load.offered(peak))
             }
             What::Start(tenant, program) => self.server.start(&tenant, &program),
+            What::Stop(tenant) => self.server.stop(&tenant),
+            What::LawBegins => {
+                self.law = self.stage.law.clone();
+                self.engine = engine(&self.server, &self.law)?;
+                Ok(())
+            }
             What::Change(knob, to) => self.server.change_behind(&knob, &to),
             What::AgentDies => return self.begin_anew(),
             What::Faults(faults) => {
@@ -206,14 +216,14 @@ impl Drive {
         let server = std::mem::replace(&mut self.server, fresh);
         self.server = server.agent_dies(self.store.clone())?;
         self.server.restore()?;
-        self.engine = engine(&self.server, &self.stage)?;
+        self.engine = engine(&self.server, &self.law)?;
         self.note_begin();
         Ok(())
     }
 }
 
-fn engine(server: &SimServer, stage: &Stage) -> anyhow::Result<Engine> {
-    Ok(Engine::new(server.setup().clone(), stage.law.policies()?, EngineParams::default()))
+fn engine(server: &SimServer, law: &ChosenLaw) -> anyhow::Result<Engine> {
+    Ok(Engine::new(server.setup().clone(), law.policies()?, EngineParams::default()))
 }
 
 fn degraded(server: &SimServer, stage: &Stage) -> anyhow::Result<Vec<String>> {

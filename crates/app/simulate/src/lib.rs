@@ -12,6 +12,7 @@
 mod alone;
 mod drive;
 mod figure;
+mod fleet;
 mod journal;
 mod lc_be;
 mod library;
@@ -79,7 +80,11 @@ pub fn simulate(
         return Ok(pending(scenario));
     }
     let scenario = &scenario.with_law(options.law);
-    let results = run::run(scenario, options, progress)?;
+    let mut results = run::run(scenario, options, progress)?;
+    if let Some(fleet) = &scenario.fleet {
+        let seed = options.seed.unwrap_or(scenario.seed);
+        fleet::add(fleet, scenario, (options.jobs, seed), &mut results, progress)?;
+    }
     let figures: Vec<Figure> = scenario.expects.iter().filter_map(|e| results.figure(e)).collect();
     let held = figures.iter().all(|figure| figure.held);
     let mut degraded: Vec<String> =

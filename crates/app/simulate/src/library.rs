@@ -12,8 +12,9 @@ macro_rules! library {
 }
 
 library![
-    "T-E1", "T-E2", "T-E3", "T-E4", "T-E5", "H-E1", "A-E1", "A-E2", "A-E3", "V-E1", "V-E2", "V-E3",
-    "V-E4", "U-E1", "U-E2", "U-E3", "U-E4", "B-E2", "B-E7", "B-E9", "R-4", "laws",
+    "T-E1", "T-E2", "T-E3", "T-E4", "T-E5", "H-E1", "A-E1", "A-E2", "A-E3", "A-E4", "A-calm",
+    "V-E1", "V-E2", "V-E3", "V-E4", "U-E1", "U-E2", "U-E3", "U-E4", "B-E2", "B-E7", "B-E9", "R-4",
+    "laws",
 ];
 
 /// The scenario of this id; none if the library has no such.

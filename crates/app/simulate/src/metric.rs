@@ -24,6 +24,12 @@ pub(crate) const HOST: &[(&str, &str)] = &[
     ("knob_writes", "settings that the law wrote"),
     ("refused_writes", "settings that the machine refused"),
     ("experiments", "experiments that ended"),
+    ("knobs_turned", "knobs that stand otherwise at the end than before the law began"),
+    ("blocked_frac", "share of time in which bus locks block the memory, at the end"),
+    ("fleet_hurt_frac", "share of a fleet's nodes whose victim was slowed by more than 5 %"),
+    ("fleet_hurt_hours", "hours in which a victim was slowed by more than 5 %, for 1000 nodes"),
+    ("fleet_error_frac", "mean error of the fleet's table on nodes that were simulated in full"),
+    ("fleet_agree_frac", "share of those nodes of which it says rightly whether they are hurt"),
 ];
 
 /// Of a service or batch group (`of NAME`).

@@ -3,8 +3,8 @@
 use crate::alone::{Alone, Pace};
 use crate::drive::{Counts, Drive};
 use crate::stage::Stage;
-use crate::windows::{Snapshot, Window};
-use quell_types::{LogHistogram, ServiceSpec, Tenant};
+use crate::windows::{Snapshot, Window, mean_ns};
+use quell_types::{ServiceSpec, Tenant};
 use std::collections::BTreeMap;
 
 /// What came of a point.
@@ -44,6 +44,11 @@ impl Played {
         found.ok_or_else(|| format!("{metric} is not known here"))
     }
 
+    /// Adds a metric of the machine.
+    pub(crate) fn put(&mut self, metric: &'static str, value: f64) {
+        self.host.insert(metric, value);
+    }
+
     fn of(&self, metric: &str, tenant: &str) -> Option<f64> {
         let found = self.tenants.iter().find(|((t, m), _)| t.as_str() == tenant && *m == metric);
         found.map(|(_, value)| *value)
@@ -57,6 +62,9 @@ struct Gathered {
     windows: Vec<Window>,
     /// Counts over the measured part.
     counts: Counts,
+    /// Knobs that stand otherwise than at the start.
+    turned: usize,
+    blocked_frac: f64,
 }
 
 /// Plays a stage. Without what tenants do alone, metrics that compare with it are left out.
@@ -90,6 +98,7 @@ fn gather(drive: &mut Drive, stage: &Stage, services: &[ServiceSpec]) -> anyhow:
     let (begin, end) = (timing.warm.as_secs(), (timing.warm + timing.span).as_secs());
     let (mut first, mut then) = (None, None::<Snapshot>);
     let (mut windows, mut before) = (Vec::new(), Counts::default());
+    let start = drive.truth().knobs;
     loop {
         let step = drive.step()?;
         let at = step.sample.time.0 / 1_000_000_000;
@@ -107,7 +116,11 @@ fn gather(drive: &mut Drive, stage: &Stage, services: &[ServiceSpec]) -> anyhow:
         }
         if at + timing.window.as_secs() > end {
             let first = first.unwrap_or_else(|| now.clone());
-            return Ok(Gathered { first, last: now, windows, counts: drive.counts.since(before) });
+            let truth = drive.truth();
+            let turned = truth.knobs.iter().filter(|(k, to)| start.get(k) != Some(to)).count();
+            let blocked_frac = truth.blocked.iter().copied().fold(0.0, f64::max);
+            let counts = drive.counts.since(before);
+            return Ok(Gathered { first, last: now, windows, counts, turned, blocked_frac });
         }
         then = Some(now);
     }
@@ -148,6 +161,8 @@ fn measure_host(played: &mut Played, stage: &Stage, services: &[ServiceSpec], of
         ("knob_writes", of.counts.writes as f64),
         ("refused_writes", of.counts.refused as f64),
         ("experiments", of.counts.experiments as f64),
+        ("knobs_turned", of.turned as f64),
+        ("blocked_frac", of.blocked_frac),
     ]);
     if capacity > 0.0 {
         played.host.insert("link_use_frac", egress / capacity);
@@ -182,16 +197,6 @@ fn measure_services(played: &mut Played, services: &[ServiceSpec], of: &Gathered
         put("violations", missed as f64);
         put("qps", qps[number]);
     }
-}
-
-/// The mean of a histogram, each value taken for the middle of its slot.
-fn mean_ns(latency: &LogHistogram) -> Option<f64> {
-    let middle = |slot: usize| {
-        (LogHistogram::lower_bound(slot) + LogHistogram::lower_bound(slot + 1)) as f64 / 2.0
-    };
-    let slots = latency.counts().iter().enumerate();
-    let sum: f64 = slots.map(|(slot, count)| middle(slot) * *count as f64).sum();
-    (latency.count() > 0).then(|| sum / latency.count() as f64)
 }
 
 fn measure_tenants(played: &mut Played, stage: &Stage, of: &Gathered) {

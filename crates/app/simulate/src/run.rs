@@ -30,7 +30,7 @@ pub(crate) fn run(
         let mut stage = stage(scenario, point, seed)
             .map_err(|errors| ScenarioErrors::new(&scenario.name, errors))?;
         if let Some(law) = options.law.filter(|law| *law != stage.law.law) {
-            stage.law = ChosenLaw { law, params: Default::default() };
+            stage.law = ChosenLaw::of(law);
         }
         stages.push(stage);
     }
@@ -59,7 +59,7 @@ fn needs_alone(scenario: &Scenario) -> bool {
 }
 
 /// Work on several threads, with progress.
-struct Work<'a> {
+pub(crate) struct Work<'a> {
     jobs: usize,
     progress: Progress<'a>,
     done: AtomicUsize,
@@ -67,12 +67,12 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(jobs: usize, progress: Progress<'a>, all: usize) -> Self {
+    pub(crate) fn new(jobs: usize, progress: Progress<'a>, all: usize) -> Self {
         Self { jobs: jobs.max(1), progress, done: AtomicUsize::new(0), all }
     }
 
     /// Each item once, in any order; answers in order.
-    fn map<T: Sync, R: Send>(
+    pub(crate) fn map<T: Sync, R: Send>(
         &self,
         items: &[T],
         each: impl Fn(&T) -> anyhow::Result<R> + Sync,

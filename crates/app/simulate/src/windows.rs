@@ -27,6 +27,8 @@ pub(crate) struct Window {
     pub(crate) end_s: f64,
     /// The judged percentile in seconds by service; none without requests.
     pub(crate) latency_s: Vec<Option<f64>>,
+    /// The mean in seconds by service; none without requests.
+    pub(crate) mean_s: Vec<Option<f64>>,
     /// Requests per second by service.
     pub(crate) qps: Vec<f64>,
     pub(crate) service_cpus: f64,
@@ -91,6 +93,16 @@ impl Snapshot {
     }
 }
 
+/// The mean of a histogram, each value taken for the middle of its slot.
+pub(crate) fn mean_ns(latency: &LogHistogram) -> Option<f64> {
+    let middle = |slot: usize| {
+        (LogHistogram::lower_bound(slot) + LogHistogram::lower_bound(slot + 1)) as f64 / 2.0
+    };
+    let slots = latency.counts().iter().enumerate();
+    let sum: f64 = slots.map(|(slot, count)| middle(slot) * *count as f64).sum();
+    (latency.count() > 0).then(|| sum / latency.count() as f64)
+}
+
 impl Window {
     /// What lies between two moments.
     pub(crate) fn between(then: &Snapshot, now: &Snapshot, services: &[ServiceSpec]) -> Self {
@@ -106,6 +118,9 @@ impl Window {
         Self {
             end_s: now.time_s,
             latency_s: services.iter().enumerate().map(tail).collect(),
+            mean_s: (0..services.len())
+                .map(|number| mean_ns(&now.latency_since(then, number)).map(|ns| ns / 1e9))
+                .collect(),
             qps: now.qps(then),
             service_cpus: sum(true),
             batch_cpus: sum(false),

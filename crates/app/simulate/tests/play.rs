@@ -136,11 +136,61 @@ fn every_scenario_of_the_library_is_good_and_the_folder_holds_no_other() {
 
 #[test]
 fn a_pending_scenario_says_why_and_what_it_expects() {
-    let scenario = find("A-E1").unwrap().unwrap();
-    let played = simulate(&scenario, &Options::default(), &|_, _| ()).unwrap();
+    let text = "\
+scenario later \"needs what is not there yet\"
+pending \"needs the law tomorrow\"
+machine vm2
+service xapian
+policy tomorrow
+run 10s
+expect \"kept\" slo_kept_frac >= 0.9
+";
+    let played = play(text, &Options::default());
     assert_eq!(played.report.status, Status::Pending);
-    assert!(played.report.pending.unwrap().contains("alita"));
+    assert!(played.report.pending.unwrap().contains("tomorrow"));
     assert!(played.report.figures.iter().all(|f| !f.held && f.ours.is_none()));
+}
+
+/// A polluter of the memory bus that begins at 5 s and ends at 20 s; the law begins at 10 s.
+const BUS: &str = "\
+scenario bus \"a polluter of the memory bus\"
+machine platinum-8163
+  cores 8
+vary policy none bus-lock alita
+service xapian
+  workers 4
+  cpus 0-3
+  load 40%
+batch polluter
+  cpus 8-11,24-27
+batch calm
+  run integer x 4
+  cpus 4-7,20-23
+policy $policy beside power when policy=bus-lock
+policy $policy when policy=none
+policy $policy when policy=alita
+at 5s start split-lock x 4 in polluter
+at 10s policy-begins
+run 5s after 15s
+expect \"blocked\" blocked_frac where policy=none >= 0.5
+expect \"less blocked\" max blocked_frac where policy=bus-lock|alita <= 0.12
+expect \"eight clocks\" max knobs_turned where policy=bus-lock|alita <= 8
+expect \"turned\" min knobs_turned where policy=bus-lock|alita >= 8
+expect \"the calm keep all\" instructions_per_s of calm where policy=alita over policy=none >= 0.98
+";
+
+#[test]
+fn a_law_that_begins_later_slows_the_polluter_alone_and_lets_go_when_it_stops() {
+    let options = Options { jobs: 2, ..Options::default() };
+    let played = play(BUS, &options);
+    for f in &played.report.figures {
+        assert!(f.held, "{f:?}");
+    }
+    let stopped = BUS.replace("run 5s after 15s", "at 20s stop polluter\nrun 5s after 80s");
+    let end = stopped.find("expect").unwrap();
+    let stopped = format!("{}expect \"free\" max knobs_turned <= 0\n", &stopped[..end]);
+    let played = play(&stopped, &options);
+    assert!(played.report.figures[0].held, "{:?}", played.report.figures);
 }
 
 #[test]

@@ -42,6 +42,13 @@ impl Checked {
         self.laws.iter().map(|(law, table)| (law.clone(), table.clone().into())).collect()
     }
 
+    /// An error about the laws that run beside the one that is chosen.
+    #[must_use]
+    pub fn beside_error(&self, problem: &str) -> ConfigErrors {
+        let spot = &self.agent.beside_spot;
+        ConfigErrors(vec![ConfigError::at(spot, "agent.beside", problem, None)])
+    }
+
     /// An error about a law's parameter (or, with an empty `parameter`, about the law), for what
     /// only the law can judge: parameters that contradict each other.
     #[must_use]
@@ -71,6 +78,8 @@ pub struct AgentConfig {
     pub on_foreign_change: ForeignChange,
     /// The control law.
     pub law: String,
+    /// Laws that run beside it and limit polluters only.
+    pub beside: Vec<String>,
     /// Whether tasks may be moved into groups made by Quell.
     pub adopt: bool,
     /// CPUs that services and batch share; none = all that are online.
@@ -82,6 +91,7 @@ pub struct AgentConfig {
     /// Whether and how much services are pressed to see what they tolerate.
     pub probes: Probes,
     pub(crate) law_spot: Spot,
+    pub(crate) beside_spot: Spot,
     pub(crate) manage_spot: Spot,
 }
 

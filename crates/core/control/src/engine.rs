@@ -5,7 +5,7 @@ use crate::journal::{Entry, Judged, Note};
 use crate::order::order_actions;
 use crate::repair::{Advice, ForeignChange, Repair};
 use crate::round::same_setting;
-use crate::tasks::{Allowance, dispatch};
+use crate::tasks::{Allowance, Allowances, dispatch};
 use quell_model::blame::Finding;
 use quell_model::{Observer, ObserverParams};
 use quell_policy::{Policy, Tolerance};
@@ -52,7 +52,7 @@ pub struct Engine {
     policies: Vec<Due>,
     arbiter: Arbiter,
     repair: Repair,
-    allowances: BTreeMap<Tenant, Allowance>,
+    allowances: Allowances,
     /// Knobs that Quell set and that no policy wants any more: they go back to this setting.
     first_seen: BTreeMap<Knob, Setting>,
     given_up: BTreeSet<Knob>,
@@ -88,7 +88,7 @@ impl Engine {
             policies,
             arbiter: Arbiter::default(),
             repair: Repair::default(),
-            allowances: BTreeMap::new(),
+            allowances: Allowances::default(),
             first_seen: BTreeMap::new(),
             given_up: BTreeSet::new(),
             playing: None,
@@ -134,7 +134,7 @@ impl Engine {
         let mut judged = self.judge(sample.time, proposals);
         let mut notes = Vec::new();
         let mut actions = self.knob_actions(sample, &mut notes);
-        actions.extend(dispatch(&sample.tasks, &self.allowances));
+        actions.extend(dispatch(&sample.tasks, self.allowances.settled()));
         let plays = self.plays(&mut judged);
         self.begin_probe(sample.time, &plays);
         self.begin_experiment(sample.time, &plays);
@@ -261,7 +261,7 @@ impl Engine {
         for proposal in proposals {
             if let Wish::RunTasks { tenant, allowed, at_most } = &proposal.wish {
                 let allowance = Allowance { allowed: *allowed, at_most: *at_most };
-                self.allowances.insert(tenant.clone(), allowance);
+                self.allowances.wish(&proposal.policy, tenant, allowance);
             }
             let left = left_to_others(&self.given_up, &proposal.wish);
             let verdict = match left.or_else(|| self.in_the_way(&proposal.wish)) {

@@ -1,6 +1,7 @@
 //! Which tasks start and which stop (T-22).
 
 use quell_types::{Action, TaskRecord, TaskState, Tenant};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Whether and how many tasks may run in a group.
@@ -8,6 +9,32 @@ use std::collections::BTreeMap;
 pub(crate) struct Allowance {
     pub(crate) allowed: bool,
     pub(crate) at_most: u32,
+}
+
+/// What the policies together allow: of each group as much as the strictest of them.
+#[derive(Debug, Default)]
+pub(crate) struct Allowances {
+    wishes: BTreeMap<Tenant, BTreeMap<Cow<'static, str>, Allowance>>,
+    settled: BTreeMap<Tenant, Allowance>,
+}
+
+impl Allowances {
+    /// Takes in what a policy allows from now on.
+    pub(crate) fn wish(&mut self, policy: &Cow<'static, str>, tenant: &Tenant, own: Allowance) {
+        let wishes = self.wishes.entry(tenant.clone()).or_default();
+        wishes.insert(policy.clone(), own);
+        let stricter = |a: Allowance, b: &Allowance| Allowance {
+            allowed: a.allowed && b.allowed,
+            at_most: a.at_most.min(b.at_most),
+        };
+        let settled = wishes.values().fold(own, stricter);
+        self.settled.insert(tenant.clone(), settled);
+    }
+
+    /// By group.
+    pub(crate) fn settled(&self) -> &BTreeMap<Tenant, Allowance> {
+        &self.settled
+    }
 }
 
 /// Starts the oldest ready tasks where room is, stops the youngest where there are too many.
@@ -95,5 +122,23 @@ mod tests {
         let stop = |id| Action::StopTask { task: TaskId(id) };
         assert_eq!(dispatch(&tasks, &allow(true, 1)), vec![stop(2)]);
         assert_eq!(dispatch(&tasks, &allow(false, 9)), vec![stop(1), stop(2)]);
+    }
+
+    #[test]
+    fn of_several_policies_the_strictest_decides() {
+        let (law, other) = (Cow::Borrowed("quell"), Cow::Borrowed("bus-lock"));
+        let tenant = Tenant::from("jobs");
+        let of = |allowed, at_most| Allowance { allowed, at_most };
+        let mut allowances = Allowances::default();
+        for (policy, own, settled) in [
+            (&law, of(true, 2), of(true, 2)),
+            (&other, of(true, 4), of(true, 2)),
+            (&law, of(false, 0), of(false, 0)),
+            (&other, of(true, 1), of(false, 0)),
+            (&law, of(true, 3), of(true, 1)),
+        ] {
+            allowances.wish(policy, &tenant, own);
+            assert_eq!(allowances.settled()[&tenant], settled);
+        }
     }
 }

@@ -76,14 +76,7 @@ impl Machine {
         Sample {
             time: Time(second * 1_000_000_000),
             wall_unix_ms: second * 1000,
-            host: HostReading {
-                cpu: Err(gap()),
-                pressure: Err(gap()),
-                memory: Err(gap()),
-                power: Err(gap()),
-                frequency_khz: Err(gap()),
-                online_cpus: Err(gap()),
-            },
+            host: HostReading::missing(&gap()),
             tenants: BTreeMap::new(),
             links: BTreeMap::new(),
             knobs: self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),

@@ -48,14 +48,7 @@ fn sample(ms: u64, knobs: &BTreeMap<Knob, Setting>) -> Sample {
     Sample {
         time: Time(ms * 1_000_000),
         wall_unix_ms: ms,
-        host: HostReading {
-            cpu: Err(gap()),
-            pressure: Err(gap()),
-            memory: Err(gap()),
-            power: Err(gap()),
-            frequency_khz: Err(gap()),
-            online_cpus: Err(gap()),
-        },
+        host: HostReading::missing(&gap()),
         tenants: BTreeMap::from([("web".into(), service(ms, ms % 1000 == 500))]),
         links: BTreeMap::from([("eth0".into(), link)]),
         knobs: knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),

@@ -1,6 +1,7 @@
 //! Rates of growing counters.
 
 use quell_types::{Gap, Reading, Time};
+use std::collections::BTreeMap;
 
 /// Remembers the last good value of a growing counter and gives its growth.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,38 @@ impl Counter {
     }
 }
 
+/// The same for counters by CPU.
+#[derive(Clone, Debug, Default)]
+pub struct CounterByCpu {
+    last: Option<(Time, BTreeMap<u32, u64>)>,
+}
+
+impl CounterByCpu {
+    /// Growth per second of each CPU that was read both times and did not begin anew.
+    ///
+    /// # Errors
+    /// The reading's own gap, or [`Gap::NotYet`] at the first good value.
+    pub fn rates(
+        &mut self,
+        time: Time,
+        values: &Reading<BTreeMap<u32, u64>>,
+    ) -> Reading<BTreeMap<u32, f64>> {
+        let values = values.as_ref().map_err(Clone::clone)?;
+        if self.last.as_ref().is_some_and(|(then, _)| time <= *then) {
+            return Err(Gap::not_yet("no time has passed"));
+        }
+        let Some((then, old)) = self.last.replace((time, values.clone())) else {
+            return Err(Gap::not_yet("one sample so far"));
+        };
+        let seconds = time.since(then).as_secs_f64();
+        let rate = |(cpu, now): (&u32, &u64)| {
+            let grown = now.checked_sub(*old.get(cpu)?)?;
+            Some((*cpu, grown as f64 / seconds))
+        };
+        Ok(values.iter().filter_map(rate).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +89,19 @@ mod tests {
         assert_eq!(c.rate(s(3), &Ok(30)), Ok(10.0));
         assert!(matches!(c.rate(s(4), &Ok(5)), Err(Gap::NotYet(_))), "made anew");
         assert_eq!(c.rate(s(5), &Ok(6)), Ok(1.0));
+    }
+
+    #[test]
+    fn rates_by_cpu_leave_out_who_came_or_began_anew() {
+        let mut c = CounterByCpu::default();
+        let at = |n: u64| Time(n * 1_000_000_000);
+        let of = |list: &[(u32, u64)]| Ok(list.iter().copied().collect());
+        assert!(matches!(c.rates(at(1), &of(&[(0, 5), (1, 9)])), Err(Gap::NotYet(_))));
+        assert!(matches!(c.rates(at(2), &Err(Gap::failed("x"))), Err(Gap::Failed(_))));
+        let rates = c.rates(at(3), &of(&[(0, 25), (1, 2), (2, 7)]));
+        assert_eq!(rates, Ok(BTreeMap::from([(0, 10.0)])));
+        assert!(c.rates(at(3), &of(&[(0, 99)])).is_err(), "no time has passed");
+        assert_eq!(c.rates(at(4), &of(&[(1, 5), (2, 7)])), Ok([(1, 3.0), (2, 0.0)].into()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Rates of the machine and of its links.
 
-use crate::Counter;
+use crate::{Counter, CounterByCpu};
 use quell_types::{
     BytesPerSecond, CpuTimes, Fraction, Gap, HostObservation, HostReading, LinkObservation,
     LinkReading, Reading, Tenant, Time,
@@ -12,6 +12,8 @@ pub(crate) struct HostCounters {
     cpu: Option<CpuTimes>,
     memory: Counter,
     cpu_pressure: Counter,
+    bus_locks: CounterByCpu,
+    cpu_busy: CounterByCpu,
 }
 
 #[derive(Debug, Default)]
@@ -36,7 +38,21 @@ impl HostCounters {
                 .map(|ns| Fraction((ns / 1e9).min(1.0))),
             power: reading.power.clone(),
             frequency_khz: reading.frequency_khz.clone(),
+            bus_locks_per_s: self.bus_locks(time, reading),
+            temperature: reading.temperature.clone(),
+            cpu_busy: self.cpu_busy.rates(time, &reading.cpu_busy_ns).map(|busy| {
+                busy.into_iter().map(|(cpu, ns)| (cpu, Fraction((ns / 1e9).min(1.0)))).collect()
+            }),
         }
+    }
+
+    /// Bus locks per second by CPU; the one reading of the machine that fast samples bring too.
+    pub(crate) fn bus_locks(
+        &mut self,
+        time: Time,
+        reading: &HostReading,
+    ) -> Reading<BTreeMap<u32, f64>> {
+        self.bus_locks.rates(time, &reading.bus_locks)
     }
 
     /// (busy over busy + idle, steal over all).

@@ -17,7 +17,7 @@ mod observer;
 mod waits;
 mod window;
 
-pub use counter::Counter;
+pub use counter::{Counter, CounterByCpu};
 pub use inflation::{Inflation, InflationParams, inflation_of};
 pub use observer::{Observer, ObserverParams};
 pub use window::{RequestDelta, RequestWindow, WindowParams};

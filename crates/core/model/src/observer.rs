@@ -53,6 +53,7 @@ struct TenantCounters {
     egress: Counter,
     memory: Counter,
     faults: Counter,
+    bus_locks: Counter,
     cpu_pressure: Counter,
     periods: Counter,
     throttled: Counter,
@@ -156,8 +157,11 @@ impl Observer {
 
     fn observe_host(&mut self, sample: &Sample) -> HostObservation {
         if left_out(&sample.host.cpu)
-            && let Some(seen) = &self.host_seen
+            && let Some(seen) = &mut self.host_seen
         {
+            if !left_out(&sample.host.bus_locks) {
+                seen.bus_locks_per_s = self.host.bus_locks(sample.time, &sample.host);
+            }
             return seen.clone();
         }
         let seen = self.host.observe(sample.time, &sample.host);
@@ -208,6 +212,7 @@ impl TenantCounters {
             memory: self.memory_rate(time, reading),
             llc_bytes: reading.llc_bytes.clone(),
             page_faults_per_s: self.faults.rate(time, &reading.page_faults),
+            bus_locks_per_s: self.bus_locks.rate(time, &reading.bus_locks),
             running_tasks: 0,
             ready_tasks: 0,
         }

@@ -57,11 +57,7 @@ fn sample(ms: u64, web: TenantReading, jobs: TenantReading) -> Sample {
         wall_unix_ms: 0,
         host: HostReading {
             cpu: Ok(CpuTimes { busy_ns: ms * 1_500_000, idle_ns: ms * 500_000, steal_ns: 0 }),
-            pressure: Err(gap()),
-            memory: Err(gap()),
-            power: Err(gap()),
-            frequency_khz: Err(gap()),
-            online_cpus: Err(gap()),
+            ..HostReading::missing(&gap())
         },
         tenants: BTreeMap::from([("web".into(), web), ("jobs".into(), jobs)]),
         links: BTreeMap::new(),
@@ -165,4 +161,25 @@ fn the_same_samples_give_the_same_observations() {
             .collect::<Vec<_>>()
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn bus_locks_are_followed_in_fast_samples_while_the_rest_of_the_machine_stands() {
+    let mut observer = Observer::new(setup(), ObserverParams::default());
+    let nobody = || batch(Err(Gap::absent("not in this test")));
+    let mut see = |ms: u64, locks: u64, fast: bool| {
+        let mut sample = sample(ms, service(ms, 1), nobody());
+        if fast {
+            sample.host = HostReading::missing(&Gap::not_yet("read in full samples only"));
+        }
+        sample.host.bus_locks = Ok(BTreeMap::from([(3, locks)]));
+        observer.observe(&sample).host
+    };
+    see(1000, 50, false);
+    let full = see(2000, 150, false);
+    let fast = see(2100, 650, true);
+    assert_eq!(full.bus_locks_per_s, Ok(BTreeMap::from([(3, 100.0)])));
+    let rate = fast.bus_locks_per_s.unwrap()[&3];
+    assert!((rate - 5000.0).abs() < 1e-6, "{rate}");
+    assert_eq!(fast.utilisation, full.utilisation);
 }

@@ -1,6 +1,8 @@
 //! The trait of all control laws, and how one is chosen by name.
 
-use crate::alita::{LlcBiasLaw, LlcBiasParams, StaticWays};
+use crate::alita::{
+    BusLockLaw, BusLockParams, LlcBiasLaw, LlcBiasParams, PowerLaw, PowerParams, StaticWays,
+};
 use crate::culprit::{Culprit, CulpritParams};
 use crate::fixed::{Static, StaticParams};
 use crate::heracles::{Heracles, HeraclesParams};
@@ -72,6 +74,12 @@ pub enum Law {
     StaticWays,
     /// Confines who takes more of the cache than its share (A.5).
     LlcBias,
+    /// Slows who locks the memory bus (A.4).
+    BusLock,
+    /// Slows who heats a socket to its power quota (A.6).
+    Power,
+    /// The three above under one arbitration (A-2).
+    Alita,
     /// Limits only who is shown to slow a service.
     Culprit,
     /// Our own, the default.
@@ -81,7 +89,7 @@ pub enum Law {
 
 impl Law {
     /// All laws, the baselines first.
-    pub const ALL: [Law; 10] = [
+    pub const ALL: [Law; 13] = [
         Law::None,
         Law::OsOnly,
         Law::Static,
@@ -90,6 +98,9 @@ impl Law {
         Law::Parties,
         Law::StaticWays,
         Law::LlcBias,
+        Law::BusLock,
+        Law::Power,
+        Law::Alita,
         Law::Culprit,
         Law::Quell,
     ];
@@ -106,9 +117,49 @@ impl Law {
             Law::Parties => "parties",
             Law::StaticWays => "static-ways",
             Law::LlcBias => "llc-bias",
+            Law::BusLock => "bus-lock",
+            Law::Power => "power",
+            Law::Alita => "alita",
             Law::Culprit => "culprit",
             Law::Quell => "quell",
         }
+    }
+
+    /// The laws that it is made of: itself, unless it is several under one name.
+    fn parts(self) -> Vec<Law> {
+        match self {
+            Law::Alita => vec![Law::BusLock, Law::LlcBias, Law::Power],
+            one => vec![one],
+        }
+    }
+
+    /// Whether it limits polluters and nothing else, so that it can run beside another law.
+    #[must_use]
+    pub fn limits_polluters(self) -> bool {
+        matches!(self, Law::LlcBias | Law::BusLock | Law::Power | Law::Alita | Law::Culprit)
+    }
+
+    /// Whether it divides the ways of caches.
+    fn divides_caches(self) -> bool {
+        use Law::{Alita, Heracles, LlcBias, Parties, Quell, StaticWays, Thesis};
+        matches!(self, Thesis | Heracles | Parties | StaticWays | LlcBias | Alita | Quell)
+    }
+
+    /// Whether it holds groups to find out what they do.
+    fn experiments(self) -> bool {
+        matches!(self, Law::Culprit | Law::Quell)
+    }
+
+    /// Why two laws cannot run beside each other; none if they can.
+    fn clash(self, other: Law) -> Option<&'static str> {
+        if self.parts().iter().any(|part| other.parts().contains(part)) {
+            return Some("is there twice");
+        }
+        if self.divides_caches() && other.divides_caches() {
+            return Some("divides the caches as well");
+        }
+        let both = self.experiments() && other.experiments();
+        both.then_some("makes experiments as well, and one would spoil the other's")
     }
 }
 
@@ -122,7 +173,7 @@ impl fmt::Display for Law {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "no such law: {0:?}; laws are none, os-only, static, thesis, heracles, parties, \
-     static-ways, llc-bias, culprit, quell"
+     static-ways, llc-bias, bus-lock, power, alita, culprit, quell"
 )]
 pub struct ParseLawError(String);
 
@@ -153,6 +204,10 @@ pub struct LawParams {
     pub parties: PartiesParams,
     /// `[law.llc-bias]`
     pub llc_bias: LlcBiasParams,
+    /// `[law.bus-lock]`
+    pub bus_lock: BusLockParams,
+    /// `[law.power]`
+    pub power: PowerParams,
     /// `[law.culprit]`
     pub culprit: CulpritParams,
     /// `[law.quell]`
@@ -174,8 +229,42 @@ pub struct BuildError {
 /// # Errors
 /// If the parameters contradict each other.
 pub fn build(law: Law, params: &LawParams) -> Result<Vec<Box<dyn Policy>>, BuildError> {
+    law.parts().into_iter().map(|part| build_one(part, params)).collect()
+}
+
+/// Makes the policies of a law and of those that run beside it.
+///
+/// All of them propose; where two want the same knob, arbitration lets the tighter wish stand, and
+/// of two that cannot be compared the higher rank's (X-5).
+///
+/// # Errors
+/// If parameters contradict each other, a law beside is none that limits polluters, or two of them
+/// would work against each other.
+pub fn build_all(
+    law: Law,
+    beside: &[Law],
+    params: &LawParams,
+) -> Result<Vec<Box<dyn Policy>>, BuildError> {
+    let refuse = |law: Law, why: String| Err(BuildError { law: law.name(), why });
+    let mut all = vec![law];
+    for other in beside {
+        if !other.limits_polluters() {
+            return refuse(*other, "only laws that limit polluters run beside others".to_owned());
+        }
+        let clash = |one: &Law| Some((*one, one.clash(*other)?));
+        if let Some((one, why)) = all.iter().find_map(clash) {
+            return refuse(*other, format!("it cannot run beside {one}, which {why}"));
+        }
+        all.push(*other);
+    }
+    let made: Result<Vec<_>, _> = all.into_iter().map(|one| build(one, params)).collect();
+    Ok(made?.into_iter().flatten().collect())
+}
+
+/// The one policy of a law that is not made of others.
+fn build_one(law: Law, params: &LawParams) -> Result<Box<dyn Policy>, BuildError> {
     let refuse = |why| BuildError { law: law.name(), why };
-    let policy: Box<dyn Policy> = match law {
+    Ok(match law {
         Law::None => Box::new(None::new()),
         Law::OsOnly => {
             params.os_only.validate().map_err(refuse)?;
@@ -190,9 +279,18 @@ pub fn build(law: Law, params: &LawParams) -> Result<Vec<Box<dyn Policy>>, Build
             Box::new(Parties::new(params.parties.clone()))
         }
         Law::StaticWays => Box::new(StaticWays::new()),
-        Law::LlcBias => {
+        // Of law `alita` only its parts are made.
+        Law::LlcBias | Law::Alita => {
             params.llc_bias.validate().map_err(refuse)?;
             Box::new(LlcBiasLaw::new(params.llc_bias))
+        }
+        Law::BusLock => {
+            params.bus_lock.validate().map_err(refuse)?;
+            Box::new(BusLockLaw::new(params.bus_lock.clone()))
+        }
+        Law::Power => {
+            params.power.validate().map_err(refuse)?;
+            Box::new(PowerLaw::new(params.power.clone()))
         }
         Law::Culprit => {
             params.culprit.validate().map_err(refuse)?;
@@ -210,8 +308,7 @@ pub fn build(law: Law, params: &LawParams) -> Result<Vec<Box<dyn Policy>>, Build
             params.thesis.validate().map_err(refuse)?;
             Box::new(Thesis::new(params.thesis.clone()))
         }
-    };
-    Ok(vec![policy])
+    })
 }
 
 #[cfg(test)]
@@ -233,7 +330,12 @@ mod tests {
         for law in Law::ALL {
             let policies = build(law, &LawParams::default()).unwrap();
             assert!(!policies.is_empty(), "{law}");
-            assert!(policies.iter().all(|p| p.name() == law.name() && !p.period().is_zero()));
+            assert!(policies.iter().all(|p| !p.period().is_zero()), "{law}");
+            let names: Vec<&str> = policies.iter().map(|p| p.name()).collect();
+            match law {
+                Law::Alita => assert_eq!(names, ["bus-lock", "llc-bias", "power"]),
+                one => assert_eq!(names, [one.name()]),
+            }
         }
     }
 
@@ -257,5 +359,32 @@ mod tests {
         let error = build(Law::Thesis, &params).err().unwrap().to_string();
         assert!(error.starts_with("law thesis: top_period_s = 0"), "{error}");
         assert!(build(Law::Heracles, &params).is_ok(), "other laws do not mind");
+    }
+
+    #[test]
+    fn laws_run_beside_others_unless_they_work_against_each_other() {
+        let make = |law, beside: &[Law]| build_all(law, beside, &LawParams::default());
+        let names = |law, beside: &[Law]| {
+            let made = make(law, beside).map(|all| all.iter().map(|p| p.name()).collect());
+            made.unwrap_or_else(|error| panic!("{error}"))
+        };
+        let names: [Vec<&str>; 3] = [
+            names(Law::Quell, &[Law::BusLock, Law::Power]),
+            names(Law::OsOnly, &[Law::Alita, Law::Culprit]),
+            names(Law::Heracles, &[]),
+        ];
+        assert_eq!(names[0], ["quell", "bus-lock", "power"]);
+        assert_eq!(names[1], ["os-only", "bus-lock", "llc-bias", "power", "culprit"]);
+        assert_eq!(names[2], ["heracles"]);
+        for (law, beside, why) in [
+            (Law::Quell, vec![Law::Thesis], "only laws that limit polluters"),
+            (Law::Thesis, vec![Law::Alita], "divides the caches"),
+            (Law::Quell, vec![Law::Culprit], "experiments"),
+            (Law::None, vec![Law::Power, Law::Alita], "twice"),
+            (Law::Power, vec![Law::Power], "twice"),
+        ] {
+            let error = make(law, &beside).err().unwrap().to_string();
+            assert!(error.contains(why), "{law} beside {beside:?}: {error}");
+        }
     }
 }

@@ -30,13 +30,14 @@ mod thesis;
 mod who;
 
 pub use alita::{
-    Bias, LlcBias, LlcBiasParams, PowerThrottle, PowerThrottleParams, SocketPower, SocketReading,
-    Sparsifier, SparsifyParams, TenantShare,
+    Bias, BusActuator, BusLockParams, LlcBias, LlcBiasParams, PowerActuator, PowerParams,
+    PowerThrottle, PowerThrottleParams, SocketPower, SocketReading, Sparsifier, SparsifyParams,
+    TenantShare,
 };
 pub use culprit::CulpritParams;
 pub use fixed::StaticParams;
 pub use heracles::{HeraclesParams, ServiceBandwidth};
-pub use law::{BuildError, Law, LawParams, ParseLawError, Policy, build};
+pub use law::{BuildError, Law, LawParams, ParseLawError, Policy, build, build_all};
 pub use os_only::OsOnlyParams;
 pub use parties::PartiesParams;
 pub use parts::OnDisable;

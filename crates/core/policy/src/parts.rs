@@ -2,11 +2,13 @@
 //! cores and cache ways, ceilings of links, and how batch is halted.
 
 mod cores;
+mod domains;
 mod every;
 mod halt;
 mod held_time;
 mod link;
 mod partition;
+mod quota;
 mod scene;
 mod traffic;
 mod unreachable;
@@ -14,12 +16,14 @@ mod ways;
 mod worst;
 
 pub(crate) use cores::Cores;
+pub(crate) use domains::{cpus_of, frequency_domains, sockets};
 pub(crate) use every::{Every, seconds};
 pub use halt::OnDisable;
 pub(crate) use halt::{can_halt, halt, keep_running_tasks, resume};
 pub(crate) use held_time::HeldTime;
 pub(crate) use link::{link_degradations, service_rate, share_out};
 pub(crate) use partition::{Partition, Share, must_keep_a_core};
+pub(crate) use quota::short_period;
 pub(crate) use scene::Scene;
 pub(crate) use traffic::Traffic;
 pub(crate) use unreachable::Unreachable;

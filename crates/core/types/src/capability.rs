@@ -51,6 +51,7 @@ pub enum CapabilityKind {
     EgressShaper,
     PerfHardwareEvents,
     PerfSoftwareEvents,
+    BusLocks,
     ResctrlCat,
     ResctrlCdp,
     ResctrlMba,

@@ -1,8 +1,8 @@
 //! What a policy sees: rates and windows, derived from samples by the model.
 
 use crate::{
-    BytesPerSecond, Cpus, ExperimentTrace, Fraction, Knob, Link, ProbeTrace, Reading, Setting,
-    TaskRecord, Tenant, Time, Watts,
+    BytesPerSecond, Celsius, Cpus, ExperimentTrace, Fraction, Knob, Link, ProbeTrace, Reading,
+    Setting, TaskRecord, Tenant, Time, Watts,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -111,6 +111,8 @@ pub struct BatchObservation {
     pub llc_bytes: Reading<u64>,
     /// Page faults per second.
     pub page_faults_per_s: Reading<f64>,
+    /// Bus locks per second.
+    pub bus_locks_per_s: Reading<f64>,
     /// Tasks of the queue that run in it.
     pub running_tasks: u32,
     /// Tasks of the queue that wait for it.
@@ -132,6 +134,12 @@ pub struct HostObservation {
     pub power: Reading<BTreeMap<u32, Watts>>,
     /// Frequency by CPU, in kHz.
     pub frequency_khz: Reading<BTreeMap<u32, u64>>,
+    /// Bus locks per second by CPU, over the last interval in which they were read.
+    pub bus_locks_per_s: Reading<BTreeMap<u32, f64>>,
+    /// Temperature by CPU.
+    pub temperature: Reading<BTreeMap<u32, Celsius>>,
+    /// Use by CPU, 0..1.
+    pub cpu_busy: Reading<BTreeMap<u32, Fraction>>,
 }
 
 /// A shaped link as a policy sees it.

@@ -1,11 +1,16 @@
 //! Raw readings of one moment. Counters only grow; rates are the model's business.
 
 use crate::{
-    BytesPerSecond, CpuSet, Knob, Link, LogHistogram, Outcome, ProbeTrace, Reading, Setting,
-    TaskRecord, Tenant, Time, Watts,
+    BytesPerSecond, Celsius, CpuSet, Gap, Knob, Link, LogHistogram, Outcome, ProbeTrace, Reading,
+    Setting, TaskRecord, Tenant, Time, Watts,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// What a recording that was made before there was such a reading has in its place.
+fn unrecorded<T>() -> Reading<T> {
+    Err(Gap::absent("the recording is older than this reading"))
+}
 
 /// Stall time totals of PSI, in nanoseconds since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +96,7 @@ pub struct TenantReading {
     /// Run-queue waits in nanoseconds.
     pub run_queue_ns: Reading<LogHistogram>,
     /// Behind whom its threads stood for a CPU; absent for batch groups.
-    #[serde(default = "not_recorded")]
+    #[serde(default = "unrecorded")]
     pub waits: Reading<WaitReading>,
     /// Requests; absent for batch groups.
     pub requests: Reading<RequestReading>,
@@ -103,12 +108,15 @@ pub struct TenantReading {
     pub llc_bytes: Reading<u64>,
     /// Memory in use, in bytes.
     pub memory_used_bytes: Reading<u64>,
+    /// Bus locks that it made since counting began (see [`HostReading::bus_locks`]).
+    #[serde(default = "unrecorded")]
+    pub bus_locks: Reading<u64>,
 }
 
 impl TenantReading {
     /// A reading in which everything is missing for the same reason.
     #[must_use]
-    pub fn missing(gap: &crate::Gap) -> Self {
+    pub fn missing(gap: &Gap) -> Self {
         Self {
             identity: Err(gap.clone()),
             cpu_ns: Err(gap.clone()),
@@ -122,6 +130,7 @@ impl TenantReading {
             memory: Err(gap.clone()),
             llc_bytes: Err(gap.clone()),
             memory_used_bytes: Err(gap.clone()),
+            bus_locks: Err(gap.clone()),
         }
     }
 }
@@ -140,13 +149,38 @@ pub struct HostReading {
     /// Present frequency of each CPU in kHz.
     pub frequency_khz: Reading<BTreeMap<u32, u64>>,
     /// CPUs that are there now, also in fast samples.
-    #[serde(default = "not_recorded")]
+    #[serde(default = "unrecorded")]
     pub online_cpus: Reading<CpuSet>,
+    /// Bus locks that each CPU made since counting began: atomic operations across two cache lines
+    /// (split locks) or on uncached memory, each of which stops everybody's memory. Read in
+    /// fast samples too.
+    #[serde(default = "unrecorded")]
+    pub bus_locks: Reading<BTreeMap<u32, u64>>,
+    /// Temperature of each CPU; a hardware thread has its core's. A gap where only whole sockets
+    /// are measured: equal numbers would tell nobody apart.
+    #[serde(default = "unrecorded")]
+    pub temperature: Reading<BTreeMap<u32, Celsius>>,
+    /// Time in which each CPU ran something, in nanoseconds since boot.
+    #[serde(default = "unrecorded")]
+    pub cpu_busy_ns: Reading<BTreeMap<u32, u64>>,
 }
 
-/// Records of before this was read.
-fn not_recorded<T>() -> Reading<T> {
-    Err(crate::Gap::not_yet("not in this record"))
+impl HostReading {
+    /// A reading in which everything is missing for the same reason.
+    #[must_use]
+    pub fn missing(gap: &Gap) -> Self {
+        Self {
+            cpu: Err(gap.clone()),
+            pressure: Err(gap.clone()),
+            memory: Err(gap.clone()),
+            power: Err(gap.clone()),
+            frequency_khz: Err(gap.clone()),
+            online_cpus: Err(gap.clone()),
+            bus_locks: Err(gap.clone()),
+            temperature: Err(gap.clone()),
+            cpu_busy_ns: Err(gap.clone()),
+        }
+    }
 }
 
 /// What is read of a shaped link. Byte counters are those of the shaper's classes.

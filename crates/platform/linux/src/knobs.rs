@@ -172,10 +172,7 @@ impl Backend {
     fn undo(&self) -> Result<Vec<Undo>, String> {
         let told = |error: CgroupError| error.to_string();
         match self {
-            Backend::Cpu(knob) => {
-                let raw = knob.raw_files()?;
-                Ok(raw.into_iter().map(|f| Undo::File { path: f.path, text: f.text }).collect())
-            }
+            Backend::Cpu(knob) => knob.undo(),
             Backend::Files(files) => {
                 let raw = files.raw_files().map_err(told)?;
                 Ok(raw.into_iter().map(|(path, text)| Undo::File { path, text }).collect())

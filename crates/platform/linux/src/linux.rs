@@ -14,7 +14,7 @@ use crate::open::OpenError;
 use crate::options::LinuxOptions;
 use crate::probe::Prober;
 use crate::queue::Queue;
-use crate::resources::{Resources, Traffic, mount_resctrl};
+use crate::resources::{Locks, Resources, Traffic, mount_resctrl};
 use crate::restore::{LinuxUndoer, StateDir, restore_state_except};
 use crate::tasks::{KeptTasks, Tasks};
 use crate::tenant::TenantState;
@@ -47,6 +47,7 @@ pub struct Linux {
     knobs: KnobTable,
     resources: Resources,
     traffic: Traffic,
+    locks: Locks,
     links: Links,
     queue: Queue,
     tasks: Tasks,
@@ -100,7 +101,9 @@ impl Linux {
         };
         let resources = Resources::discover(&options.root, mounted);
         let traffic = Traffic::open(&layout, &machine.topology(), resources.counts_bandwidth());
-        if groups > MANY_GROUPS || traffic.is_used() {
+        let online = machine.topology().online();
+        let locks = Locks::open(&layout, &online, options.count_bus_locks, traffic.is_used());
+        if groups > MANY_GROUPS || traffic.is_used() || locks.is_used() {
             // Where it cannot be raised, files are opened anew at each reading.
             let _ = raise_open_files();
         }
@@ -114,6 +117,7 @@ impl Linux {
             knobs: KnobTable::default(),
             resources,
             traffic,
+            locks,
             links: Links::default(),
             tasks: Tasks::default(),
             handed_over: BTreeSet::new(),

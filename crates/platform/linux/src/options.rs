@@ -96,6 +96,10 @@ pub struct LinuxOptions {
     /// The program that presses in probes, with its first arguments (`quell pressure`); empty: no
     /// probe is made.
     pub probe_program: Vec<String>,
+    /// Whether bus locks are counted: by perf, where the PMU has counters left.
+    pub count_bus_locks: bool,
+    /// Whether temperature and use of each CPU are read.
+    pub read_temperatures: bool,
 }
 
 impl LinuxOptions {
@@ -112,6 +116,8 @@ impl LinuxOptions {
             count_loopback: false,
             mount_resctrl: false,
             probe_program: Vec::new(),
+            count_bus_locks: false,
+            read_temperatures: false,
         }
     }
 }

@@ -15,10 +15,12 @@
 //! his own, be it for monitoring only, stay there, unallotted and uncounted by us.
 
 mod groups;
+mod locks;
 mod mounting;
 mod traffic;
 
 pub(crate) use groups::remove_group;
+pub(crate) use locks::Locks;
 pub(crate) use mounting::{mount_resctrl, unmount};
 pub(crate) use traffic::{Traffic, stands_in, why};
 

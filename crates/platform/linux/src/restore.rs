@@ -1,6 +1,7 @@
 //! Putting back what an agent has left, knowing nothing but its state folder.
 
 use quell_cgroup::{Group, Layout, move_process, remove, restore_raw};
+use quell_counters::RawRegister;
 use quell_platform::{FileStore, KnobJournal, RestoreReport, StoreError, Undo, Undoer};
 use quell_topology::Machine;
 use std::collections::BTreeSet;
@@ -99,6 +100,9 @@ impl LinuxUndoer {
             }
             Undo::EndProcess { pid, start_ns } => self.end(*pid, *start_ns),
             Undo::EndMarked { mark } => self.end_marked(mark),
+            Undo::Register { path, register, value } => {
+                RawRegister { path: path.clone(), register: *register, value: *value }.restore()
+            }
             Undo::Link { snapshot } => crate::links::undo(snapshot),
             Undo::UnitProperty { unit, property, value } => {
                 let systemctl = quell_cgroup::Systemctl::detect(self.layout.root())

@@ -3,7 +3,7 @@
 use crate::latency::LatencySource;
 use crate::meter::Meter;
 use crate::options::{Latency, Selector};
-use crate::resources::{Resources, Traffic};
+use crate::resources::{Locks, Resources, Traffic};
 use quell_cgroup::{CgroupError, Group, GroupReader, Layout};
 use quell_types::{Gap, Reading, RequestReading, Tenant, TenantReading};
 use std::path::{Path, PathBuf};
@@ -145,8 +145,7 @@ impl TenantState {
     pub(crate) fn read(
         &mut self,
         meter: &mut Meter,
-        resources: &Resources,
-        traffic: &Traffic,
+        (resources, traffic, locks): (&Resources, &Traffic, &Locks),
     ) -> TenantReading {
         if self.lost {
             let gap = Gap::Gone(format!("the group of {} is gone", self.name));
@@ -169,6 +168,7 @@ impl TenantState {
             memory,
             llc_bytes,
             memory_used_bytes: group.memory_used_bytes,
+            bus_locks: locks.of(&self.name),
         }
     }
 

@@ -40,6 +40,37 @@ fn tree() -> tempfile::TempDir {
     root
 }
 
+/// The same with clock modulation in sixteen parts, and a temperature for each of two cores.
+fn tree_with_clocks() -> tempfile::TempDir {
+    let root = tree();
+    let put = |path: &str, bytes: &[u8]| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    let cpu = |id: u32| {
+        format!("processor\t: {id}\nphysical id\t: 0\ncore id\t\t: {id}\nflags\t\t: acpi\n\n")
+    };
+    put("proc/cpuinfo", (cpu(0) + &cpu(1)).as_bytes());
+    put("proc/stat", b"cpu  8 0 0 2 0 0 0 0\ncpu0 5 0 0 0 0 0 0 0\ncpu1 3 0 0 2 0 0 0 0\n");
+    for id in 0..2 {
+        put(&format!("dev/cpu/{id}/msr"), &[0; 0x200]);
+        let mut leaf = [0; 32];
+        leaf[6] = 0x20;
+        put(&format!("dev/cpu/{id}/cpuid"), &leaf);
+        let topology = format!("sys/devices/system/cpu/cpu{id}/topology");
+        put(&format!("{topology}/physical_package_id"), b"0\n");
+        put(&format!("{topology}/core_id"), format!("{id}\n").as_bytes());
+        let sensor = format!("sys/class/hwmon/hwmon0/temp{}", id + 2);
+        put(&format!("{sensor}_label"), format!("Core {id}\n").as_bytes());
+        put(&format!("{sensor}_input"), format!("{}000\n", 50 + 10 * id).as_bytes());
+    }
+    put("sys/class/hwmon/hwmon0/name", b"coretemp\n");
+    put("sys/class/hwmon/hwmon0/temp1_label", b"Package id 0\n");
+    put("sys/class/hwmon/hwmon0/temp1_input", b"61000\n");
+    root
+}
+
 fn open(root: &Path, state: &Path) -> Linux {
     let batch = BatchBinding {
         spec: BatchSpec { name: "jobs".into(), links: vec![], takes_tasks: false, max_tasks: 0 },
@@ -54,11 +85,63 @@ fn open(root: &Path, state: &Path) -> Linux {
     Linux::open(options).unwrap()
 }
 
+/// The register of clock modulation of a CPU.
+fn clock(root: &Path, cpu: u32) -> u64 {
+    let bytes = std::fs::read(root.join(format!("dev/cpu/{cpu}/msr"))).unwrap();
+    u64::from_le_bytes(bytes[0x19a..0x1a2].try_into().unwrap())
+}
+
+#[test]
+fn clocks_are_set_read_back_and_put_back_also_by_whoever_comes_after_a_death() {
+    let (root, state) = (tree_with_clocks(), tempfile::tempdir().unwrap());
+    let knob = |cpu| Knob::DutyCycle { cpu };
+    let mut linux = open(root.path(), state.path());
+    assert_eq!(linux.setup().knobs[&knob(0)], KnobRange::Duty { parts: 16 });
+    linux.apply(&Action::Set { knob: knob(1), to: Setting::Duty(3) }).unwrap();
+    assert_eq!([0, 1].map(|cpu| clock(root.path(), cpu)), [0, 0x13]);
+    let sample = linux.sample(Duration::from_millis(1), Scope::Full).unwrap();
+    assert_eq!(sample.knobs[&knob(1)], Ok(Setting::Duty(3)));
+    assert_eq!(sample.knobs[&knob(0)], Ok(Setting::Duty(16)));
+    assert!(sample.outcomes.iter().all(|o| o.error.is_none()), "{:?}", sample.outcomes);
+    // As SIGKILL would leave it: the journal is there, nobody puts anything back.
+    let left = tempfile::tempdir().unwrap();
+    let journal = |dir: &Path| StateDir(dir.to_owned()).knob_journal();
+    std::fs::copy(journal(state.path()), journal(left.path())).unwrap();
+    linux.restore().unwrap();
+    assert_eq!(clock(root.path(), 1), 0);
+    drop(linux);
+    let mut linux = open(root.path(), state.path());
+    linux.apply(&Action::Set { knob: knob(1), to: Setting::Duty(5) }).unwrap();
+    let report = restore_state(root.path(), &StateDir(left.path().to_owned())).unwrap();
+    assert_eq!((report.restored, report.failed.len()), (1, 0), "{:?}", report.failed);
+    assert_eq!(clock(root.path(), 1), 0);
+}
+
+#[test]
+fn temperature_and_use_of_each_cpu_are_read_where_a_law_asks_for_them() {
+    let (root, state) = (tree_with_clocks(), tempfile::tempdir().unwrap());
+    let options = LinuxOptions {
+        root: root.path().to_owned(),
+        read_temperatures: true,
+        count_bus_locks: true,
+        ..LinuxOptions::new(state.path().to_owned())
+    };
+    let mut linux = Linux::open(options).unwrap();
+    let host = linux.sample(Duration::from_millis(1), Scope::Full).unwrap().host;
+    assert_eq!(host.temperature.unwrap(), [(0, Celsius(50.0)), (1, Celsius(60.0))].into());
+    assert_eq!(host.cpu_busy_ns.unwrap(), [(0, 50_000_000), (1, 30_000_000)].into());
+    let Err(Gap::Absent(why)) = host.bus_locks else { panic!("counted on a tree of files") };
+    assert!(why.contains("not the running machine"), "{why}");
+    let (root, state) = (tree_with_clocks(), tempfile::tempdir().unwrap());
+    let host = open(root.path(), state.path()).sample(Duration::from_millis(1), Scope::Full);
+    assert!(matches!(host.unwrap().host.temperature, Err(Gap::Absent(_))), "nobody asked");
+}
+
 #[test]
 fn a_tree_of_files_conforms() {
     let mut kept = Vec::new();
     conformance::run(|| {
-        let (root, state) = (tree(), tempfile::tempdir().unwrap());
+        let (root, state) = (tree_with_clocks(), tempfile::tempdir().unwrap());
         let linux = open(root.path(), state.path());
         let kinds = linux.setup().knobs.keys();
         let has_frequency = kinds.filter(|k| matches!(k, Knob::FrequencyMax { cpu: 0 })).count();

@@ -123,7 +123,7 @@ impl<P: Platform, S: Store> Platform for Recorder<P, S> {
 mod tests {
     use super::*;
     use crate::Table;
-    use quell_types::Watts;
+    use quell_types::{Celsius, Gap, Watts};
     use std::collections::BTreeMap;
 
     #[test]
@@ -132,11 +132,32 @@ mod tests {
         let mut sample = table.sample(Duration::from_secs(1), Scope::Full).unwrap();
         sample.host.power = Ok(BTreeMap::from([(0, Watts(12.5)), (1, Watts(0.1))]));
         sample.host.frequency_khz = Ok(BTreeMap::from([(7, 2_400_000)]));
+        sample.host.bus_locks = Ok(BTreeMap::from([(0, 12), (3, 0)]));
+        sample.host.temperature = Ok(BTreeMap::from([(1, Celsius(61.5))]));
+        sample.host.cpu_busy_ns = Ok(BTreeMap::from([(2, 7)]));
         let line = serde_json::to_string(&Record::Sample { sample: Box::new(sample.clone()) });
         let line = line.unwrap();
         assert!(line.starts_with("{\"record\":\"sample\",\"sample\":{"), "{line}");
         match serde_json::from_str(&line).unwrap() {
             Record::Sample { sample: read } => assert_eq!(*read, sample),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_recording_that_is_older_than_a_reading_has_a_gap_in_its_place() {
+        let mut table = Table::new(Setup::default(), BTreeMap::new());
+        let sample = table.sample(Duration::from_secs(1), Scope::Full).unwrap();
+        let line = serde_json::to_string(&Record::Sample { sample: Box::new(sample) }).unwrap();
+        let mut value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let host = value["sample"]["host"].as_object_mut().unwrap();
+        for new in ["bus_locks", "temperature", "cpu_busy_ns"] {
+            assert!(host.remove(new).is_some(), "{new}");
+        }
+        match serde_json::from_str(&value.to_string()).unwrap() {
+            Record::Sample { sample } => {
+                assert!(matches!(sample.host.bus_locks, Err(Gap::Absent(_))));
+            }
             other => panic!("{other:?}"),
         }
     }

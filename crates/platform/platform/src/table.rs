@@ -47,11 +47,7 @@ impl Table {
         let gap = || Gap::absent("a table has no such sensor");
         HostReading {
             cpu: Ok(CpuTimes { busy_ns: self.time.0, idle_ns: self.time.0, steal_ns: 0 }),
-            pressure: Err(gap()),
-            memory: Err(gap()),
-            power: Err(gap()),
-            frequency_khz: Err(gap()),
-            online_cpus: Err(gap()),
+            ..HostReading::missing(&gap())
         }
     }
 }

@@ -67,6 +67,15 @@ pub enum Undo {
         /// The value of the variable `QUELL_TASK`.
         mark: String,
     },
+    /// Write the old value back into a processor's register.
+    Register {
+        /// The device of its CPU.
+        path: PathBuf,
+        /// Which.
+        register: u64,
+        /// Its old value.
+        value: u64,
+    },
     /// Bring a link's queueing discipline back.
     Link {
         /// What the egress crate needs to do so.

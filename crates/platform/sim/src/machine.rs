@@ -111,6 +111,8 @@ pub struct Power {
     pub ambient_c: f64,
     /// Temperature rise in °C per watt.
     pub c_per_w: f64,
+    /// What a core is warmer by than the others for each watt that it draws more, in °C.
+    pub core_c_per_w: f64,
     /// Time constant of the temperature in seconds.
     pub time_constant_s: f64,
     /// Above this temperature the socket slows down, in °C.
@@ -160,6 +162,8 @@ pub struct Machine {
     pub power: Power,
     /// Whether power and frequency can be read.
     pub power_sensor: bool,
+    /// Whether bus locks can be counted, by CPU and by group.
+    pub lock_counter: bool,
     /// How long a bus lock holds all memory traffic of a server, in cycles (S-6).
     pub bus_lock_cycles: f64,
     /// The hypervisor that it runs under.

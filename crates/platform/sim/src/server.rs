@@ -95,6 +95,16 @@ impl<S: Store> SimServer<S> {
         Ok(())
     }
 
+    /// Ends what runs in a batch group, but for tasks of the queue.
+    ///
+    /// # Errors
+    /// There is no such batch group.
+    pub fn stop(&mut self, tenant: &Tenant) -> Result<(), String> {
+        let group = self.body.batch_group(tenant)?;
+        self.body.end_programs(group);
+        Ok(())
+    }
+
     /// Keeps the queue in a store of its own, and takes in what is there. Tasks that an agent which
     /// died has left running, and that no longer run, are ready again.
     ///

@@ -86,6 +86,15 @@ pub(crate) struct CpuState {
     ghz: f64,
     /// Power units of what runs.
     units: f64,
+    /// The same over the time since the last tick.
+    heat: f64,
+    /// Power of its thread alone, smoothed over the time constant of heat, in watts.
+    pub(crate) warmth_w: f64,
+    /// Bus locks per nanosecond of what runs, and all that it ever made.
+    locks_per_ns: f64,
+    pub(crate) bus_locks: f64,
+    /// Time in which something ran.
+    pub(crate) busy_ns: u64,
     slice_end: u64,
     least_vruntime: f64,
     /// The highest frequency that was set, in kHz.
@@ -163,6 +172,8 @@ pub(crate) struct World {
     node_load: Vec<f64>,
     link_load: Vec<f64>,
     server_blocked: Vec<f64>,
+    /// The share of the locks that programs would make for which a server's bus has time.
+    lock_room: Vec<f64>,
     socket_units: Vec<f64>,
     socket_busy: Vec<f64>,
     cpu_next: Agenda,
@@ -231,6 +242,7 @@ impl World {
             node_load: vec![0.0; machine.nodes()],
             link_load: vec![0.0; sockets],
             server_blocked: vec![0.0; machine.servers as usize],
+            lock_room: vec![1.0; machine.servers as usize],
             socket_units: vec![0.0; sockets],
             socket_busy: vec![0.0; sockets],
             cpu_next: Agenda::new(cpus),

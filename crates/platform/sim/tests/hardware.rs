@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use quell_platform::Platform;
+use quell_platform::{Platform, Scope};
 use quell_sim::*;
 use quell_types::*;
 
@@ -155,6 +155,77 @@ fn bus_locks_slow_whoever_uses_memory_on_all_sockets() {
     }
     server.advance(SECOND);
     assert!(server.truth().blocked[0] <= 0.95);
+}
+
+#[test]
+fn bus_locks_are_counted_by_cpu_and_group_and_fall_with_the_clock() {
+    let mut scene = scene("platinum-8163");
+    scene.batch = vec![batch("locks", &["split-lock"]), batch("sums", &["integer"])];
+    let mut server = SimServer::new(&scene).unwrap();
+    pin(&mut server, "locks", "3");
+    pin(&mut server, "sums", "5");
+    let mut rates = || {
+        let first = full(&mut server, SECOND);
+        let fast = server.sample(SECOND, Scope::Fast).unwrap();
+        let before = first.host.bus_locks.unwrap();
+        let now = fast.host.bus_locks.unwrap();
+        assert!(matches!(fast.host.cpu, Err(Gap::NotYet(_))), "a fast sample brings locks alone");
+        let group = first.tenants[&"locks".into()].bus_locks.clone().unwrap();
+        assert!(group.abs_diff(before[&3]) as f64 <= 0.05 * group as f64, "{group}");
+        assert_eq!((now[&5], now[&51]), (0, 0), "nobody else locks");
+        (now[&3] - before[&3]) as f64
+    };
+    let whole = rates();
+    assert!((whole / 1e6 - 1.0).abs() < 0.05, "{whole}");
+    let blocked = server.truth().blocked[0];
+    for cpu in [3, 51] {
+        set(&mut server, Knob::DutyCycle { cpu }, Setting::Duty(4));
+    }
+    let mut rates = || {
+        let before = full(&mut server, SECOND).host.bus_locks.unwrap()[&3];
+        (full(&mut server, SECOND).host.bus_locks.unwrap()[&3] - before) as f64
+    };
+    let quarter = rates();
+    assert!((quarter / whole - 0.25).abs() < 0.02, "{quarter} against {whole}");
+    assert!((server.truth().blocked[0] / blocked - 0.25).abs() < 0.05);
+}
+
+#[test]
+fn no_more_bus_locks_are_made_than_the_bus_has_time_for() {
+    let mut scene = scene("platinum-8163");
+    scene.batch = vec![batch("locks", &["split-lock"; 16])];
+    let mut server = SimServer::new(&scene).unwrap();
+    server.advance(SECOND);
+    let before = full(&mut server, SECOND).host.bus_locks.unwrap();
+    let after = full(&mut server, SECOND).host.bus_locks.unwrap();
+    let made: u64 = after.iter().map(|(cpu, now)| now - before[cpu]).sum();
+    let hold_s = scene.machine.bus_lock_cycles / (server.truth().khz[0] as f64 * 1e3);
+    let busy = made as f64 * hold_s;
+    assert!((0.85..1.0).contains(&busy), "{made} locks of {hold_s} s");
+}
+
+#[test]
+fn cores_that_work_are_warmer_than_those_that_do_not() {
+    let mut scene = scene("platinum-8163");
+    scene.batch = vec![batch("virus", &["power-virus"; 4]), batch("sums", &["integer"; 4])];
+    let mut server = SimServer::new(&scene).unwrap();
+    pin(&mut server, "virus", "0-3");
+    pin(&mut server, "sums", "4-7");
+    server.advance(60 * SECOND);
+    let host = full(&mut server, SECOND).host;
+    let celsius = host.temperature.unwrap();
+    let mean = |cpus: std::ops::Range<u32>| {
+        let count = f64::from(cpus.end - cpus.start);
+        cpus.map(|cpu| celsius[&cpu].0).sum::<f64>() / count
+    };
+    let (virus, sums, idle) = (mean(0..4), mean(4..8), mean(8..24));
+    assert!(virus > sums + 3.0 && sums > idle + 3.0, "{virus} {sums} {idle}");
+    assert!((mean(48..52) - virus).abs() < 3.0, "threads of a core are one place");
+    let busy = host.cpu_busy_ns.unwrap();
+    assert!(busy[&0] > 59_000_000_000 && busy[&20] < 1_000_000_000, "{busy:?}");
+    let vm = full(&mut SimServer::new(&self::scene("vm2")).unwrap(), SECOND).host;
+    assert!(matches!(vm.temperature, Err(Gap::Absent(_))));
+    assert!(matches!(vm.bus_locks, Err(Gap::Absent(_))));
 }
 
 #[test]

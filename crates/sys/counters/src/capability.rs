@@ -1,6 +1,8 @@
 //! Lines of `quell doctor`.
 
-use crate::{Cpufreq, IdleStates, PmuProbe, Rapl, Thermal, msr_cpus};
+use crate::{
+    BusLocks, ClockModulation, Cpufreq, IdleStates, PmuProbe, Rapl, Thermal, kernel_brake, msr_cpus,
+};
 use quell_types::{Capability, CapabilityKind, CapabilityReport, Gap, Reading};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,6 +24,7 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
             names(&probe, false),
             "faults and switches come from cgroup files alone",
         ),
+        report(Kind::BusLocks, bus_locks(root), "law bus-lock sees no locks and holds nobody back"),
         report(
             Kind::PowerReading,
             power(root),
@@ -40,7 +43,7 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
         report(Kind::Thermal, thermal(root), "temperatures are not shown"),
         report(
             Kind::Msr,
-            msr_cpus(root).map(|cpus| format!("readable on CPUs {cpus}")),
+            registers(root),
             "no clock modulation; CPU bandwidth limits stand in for it",
         ),
     ]
@@ -79,6 +82,23 @@ fn hardware(probe: &PmuProbe) -> Reading<String> {
 fn names(probe: &PmuProbe, hardware: bool) -> Reading<String> {
     let names: Vec<String> = probe.countable(hardware)?.iter().map(ToString::to_string).collect();
     Ok(names.join(", "))
+}
+
+fn bus_locks(root: &Path) -> Reading<String> {
+    if root != Path::new("/") {
+        return Err(Gap::absent("not the running machine: nothing is counted"));
+    }
+    let (event, check) = BusLocks::usable(root)?;
+    Ok(format!("{event}, {} counters; {}", check.agreeing, kernel_brake(root)))
+}
+
+fn registers(root: &Path) -> Reading<String> {
+    let cpus = msr_cpus(root)?;
+    let clocks = match ClockModulation::discover(root) {
+        Ok(clocks) => format!("clocks run in 1 to {} parts of the time", clocks.parts()),
+        Err(gap) => gap.to_string(),
+    };
+    Ok(format!("readable on CPUs {cpus}; {clocks}"))
 }
 
 fn power(root: &Path) -> Reading<String> {

@@ -5,6 +5,7 @@
 //! trees work. What a machine lacks is a gap with its reason: nothing here fails for that.
 
 mod capability;
+mod clock;
 mod cpufreq;
 mod file;
 mod idle;
@@ -14,13 +15,14 @@ mod rapl;
 mod thermal;
 
 pub use capability::capabilities;
+pub use clock::{ClockError, ClockKnob, ClockModulation, RawRegister};
 pub use cpufreq::{Cpufreq, CpufreqError, FrequencyKnob, Policy};
 pub use file::RawFile;
 pub use idle::{AwakeKnob, IdleError, IdleStates};
 pub use msr::{msr_cpus, read_msr};
 pub use perf::{
-    CounterCheck, Counters, Event, MAX_HARDWARE, MemoryTraffic, PerfError, PmuProbe, Raw, Tally,
-    Target, open_error,
+    BusLocks, CounterCheck, Counters, Event, MAX_HARDWARE, MemoryTraffic, PerfError, PmuProbe, Raw,
+    Tally, Target, kernel_brake, open_error,
 };
 pub use rapl::{EnergyMeter, PowerLimits, PowerReading, Rapl, Zone, ZoneKind};
 pub use thermal::{Place, Sensor, Thermal};

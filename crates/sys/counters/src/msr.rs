@@ -1,14 +1,25 @@
-//! Model-specific registers by /dev/cpu/N/msr: only whether they can be had. Clock modulation
-//! the one use for writing them, comes with the policy that needs it.
+//! Model-specific registers by /dev/cpu/N/msr. Only clock modulation is ever written (`clock`).
 
 use crate::file;
 use quell_types::{CpuSet, Gap, Reading};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The time stamp counter: every x86 has it, and reading it changes nothing.
 const TIME_STAMP_COUNTER: u64 = 0x10;
+
+/// The device of a CPU's registers.
+pub(crate) fn device(root: &Path, cpu: u32) -> PathBuf {
+    root.join(format!("dev/cpu/{cpu}/msr"))
+}
+
+/// Writes a register of the CPU whose device this is.
+pub(crate) fn write_register(device: &Path, register: u64, value: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(device)?;
+    file.write_all_at(&value.to_le_bytes(), register)
+}
 
 /// Reads a register of a CPU, below `root`.
 ///
@@ -16,7 +27,7 @@ const TIME_STAMP_COUNTER: u64 = 0x10;
 /// Absent without the device (the `msr` module), failed without root or if the CPU has no such
 /// register.
 pub fn read_msr(root: &Path, cpu: u32, register: u64) -> Reading<u64> {
-    let path = root.join(format!("dev/cpu/{cpu}/msr"));
+    let path = device(root, cpu);
     let device = File::open(&path).map_err(|e| file::gap(&path, &e))?;
     let mut value = [0u8; 8];
     device

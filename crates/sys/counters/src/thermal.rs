@@ -85,6 +85,24 @@ impl Thermal {
         &self.sensors
     }
 
+    /// The temperature of each core by (socket, core).
+    ///
+    /// # Errors
+    /// Absent if only whole sockets are measured; the sensor's gap if one fails.
+    pub fn cores(&self) -> Reading<BTreeMap<(u32, u32), Celsius>> {
+        let mut cores = BTreeMap::new();
+        for sensor in &self.sensors {
+            if let Place::Core { socket, core } = sensor.place {
+                cores.insert((socket, core), sensor.read()?);
+            }
+        }
+        if cores.is_empty() {
+            let why = "only whole sockets tell their temperature: cores cannot be told apart";
+            return Err(Gap::absent(why));
+        }
+        Ok(cores)
+    }
+
     /// The temperature of each socket, of those that tell their place.
     ///
     /// # Errors

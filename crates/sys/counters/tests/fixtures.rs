@@ -76,7 +76,7 @@ fn doctor_tells_what_each_machine_has() {
 #[test]
 fn this_machine_gets_an_answer() {
     let reports = capabilities(Path::new("/"));
-    assert_eq!(reports.len(), 7);
+    assert_eq!(reports.len(), 8);
     for report in reports {
         assert_eq!(report.capability.is_present(), report.without.is_empty(), "{report:?}");
     }
@@ -220,7 +220,9 @@ fn temperatures_know_their_place() {
     assert_eq!((core.read(), core.critical()), (Ok(Celsius(61.0)), Ok(Celsius(96.0))));
     assert!(intel.sensors().iter().all(|sensor| sensor.source != "nvme"));
 
+    assert_eq!(intel.cores().unwrap()[&(0, 8)], Celsius(61.0));
     let amd = Thermal::discover(&fixture("amd-pstate")).unwrap();
+    assert!(matches!(amd.cores(), Err(Gap::Absent(_))), "equal numbers tell nobody apart");
     assert_eq!(amd.sockets().unwrap()[&0], Celsius(47.25));
     let arm = Thermal::discover(&fixture("arm-cpufreq")).unwrap();
     assert!(matches!(arm.sockets(), Err(Gap::Absent(_))));

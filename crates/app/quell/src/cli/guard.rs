@@ -18,6 +18,7 @@ Examples:
   quell guard --service name=search,unit=redis.service,p99=3ms --batch cgroup=/batch
   quell guard --service cgroup=/web,p95=20ms,ports=8080 --batch cgroup=/a --batch cgroup=/b \\
       --law quell --set agent.interval_s=0.5 --set law.quell.start_trust=0.3
+  quell guard --config /etc/quell.toml --set agent.beside=bus-lock,power
 
 Exit codes: 0 stopped, every knob as before; 1 could not guard; 2 the command line or configuration
 is wrong; 3 stopped, but something could not be put back, or batch had to be held on the safe side.")]
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     guarded: Guarded,
     /// Control law: none, os-only, static, thesis, heracles, parties, static-ways, llc-bias,
-    /// culprit, quell.
+    /// bus-lock, power, alita, culprit, quell.
     #[arg(long, value_name = "NAME")]
     law: Option<String>,
     /// Stop after so many seconds.
@@ -95,7 +96,8 @@ fn described(config: &Checked) -> String {
     let services: Vec<&str> = config.services.iter().map(|s| s.name.as_str()).collect();
     let batch: Vec<&str> = config.batch.iter().map(|b| b.name.as_str()).collect();
     let beside = if batch.is_empty() { "no batch".to_owned() } else { batch.join(", ") };
-    format!("{} beside {beside}, law {}", services.join(", "), config.agent.law)
+    let laws = [&[config.agent.law.clone()][..], &config.agent.beside].concat().join(" and ");
+    format!("{} beside {beside}, law {laws}", services.join(", "))
 }
 
 fn say(text: &str) {

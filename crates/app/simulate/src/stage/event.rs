@@ -24,6 +24,10 @@ pub(crate) enum What {
     Load(usize, Load),
     /// A program starts in a batch group.
     Start(Tenant, Program),
+    /// What runs in a batch group ends.
+    Stop(Tenant),
+    /// The law begins; before, nothing is controlled.
+    LawBegins,
     /// Another program changes a knob behind the agent's back.
     Change(Knob, Setting),
     /// The agent dies and another begins.
@@ -32,7 +36,18 @@ pub(crate) enum What {
     Faults(Vec<Fault>),
 }
 
-const ACTS: [&str; 8] = ["load", "start", "cpus", "agent-dies", "lose", "refuse", "blind", "stall"];
+const ACTS: [&str; 10] = [
+    "load",
+    "start",
+    "stop",
+    "cpus",
+    "policy-begins",
+    "agent-dies",
+    "lose",
+    "refuse",
+    "blind",
+    "stall",
+];
 
 pub(super) fn read(
     statement: &Statement,
@@ -77,6 +92,8 @@ pub(super) fn read(
             let set: CpuSet = word.text.parse().map_err(|_| word.unfit("a CPU list"))?;
             What::Change(Knob::Cpus { tenant }, Setting::Cpus(set))
         }
+        "stop" => What::Stop(tenant(words.next("a batch group")?)?),
+        "policy-begins" => What::LawBegins,
         "agent-dies" => What::AgentDies,
         "lose" => What::Faults(vec![Fault::LoseWrite; writes(words.next("how many writes")?)?]),
         "refuse" => {

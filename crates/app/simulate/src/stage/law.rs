@@ -2,44 +2,62 @@
 
 use crate::text::{ScenarioError, Statement, Word, duration, fraction, rate, unknown};
 use quell_config::Laws;
-use quell_policy::{Law, LawParams, Policy, build};
+use quell_policy::{Law, LawParams, Policy, build_all};
 use std::sync::OnceLock;
 
 /// A law with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ChosenLaw {
     pub(crate) law: Law,
+    /// Laws that run beside it.
+    pub(crate) beside: Vec<Law>,
     pub(crate) params: LawParams,
 }
 
 impl ChosenLaw {
     /// Nothing is controlled.
     pub(crate) fn none() -> Self {
-        Self { law: Law::None, params: LawParams::default() }
+        Self::of(Law::None)
+    }
+
+    /// A law with its defaults, alone.
+    pub(crate) fn of(law: Law) -> Self {
+        Self { law, beside: Vec::new(), params: LawParams::default() }
+    }
+
+    /// For people: `quell and bus-lock`.
+    pub(crate) fn name(&self) -> String {
+        let all = [&[self.law][..], &self.beside].concat();
+        all.into_iter().map(Law::name).collect::<Vec<_>>().join(" and ")
     }
 
     /// Its policies. Parameters were tried before.
     pub(crate) fn policies(&self) -> anyhow::Result<Vec<Box<dyn Policy>>> {
-        Ok(build(self.law, &self.params)?)
+        Ok(build_all(self.law, &self.beside, &self.params)?)
     }
 }
 
-/// The law of this name.
-fn law_named(name: &str) -> Option<Law> {
-    Law::ALL.into_iter().find(|law| law.name() == name)
+/// The law of this name; none if there is none and that may be.
+fn law_named(name: &Word, pending: bool) -> Result<Option<Law>, ScenarioError> {
+    match Law::ALL.into_iter().find(|law| law.name() == name.text) {
+        None if !pending => Err(unknown(name, "law", Law::ALL.map(Law::name))),
+        found => Ok(found),
+    }
 }
 
 pub(super) fn read(statement: &Statement, pending: bool) -> Result<ChosenLaw, ScenarioError> {
     let mut words = statement.head.words();
     words.expect("policy")?;
     let name = words.next("a law")?;
-    words.done()?;
-    let Some(law) = law_named(&name.text) else {
-        if pending {
-            return Ok(ChosenLaw::none());
+    let law = law_named(name, pending)?;
+    let mut beside = Vec::new();
+    if words.take("beside") {
+        for word in words.rest() {
+            beside.extend(law_named(word, pending)?);
         }
-        return Err(unknown(name, "law", Law::ALL.map(Law::name)));
-    };
+    }
+    words.done()?;
+    let Some(law) = law else { return Ok(ChosenLaw::none()) };
     let mut table = toml::Table::new();
     for line in &statement.body {
         let mut words = line.words();
@@ -56,8 +74,8 @@ pub(super) fn read(statement: &Statement, pending: bool) -> Result<ChosenLaw, Sc
     let params: LawParams = toml::Value::Table(all)
         .try_into()
         .map_err(|e: toml::de::Error| name.wrong(e.message(), "parameters of this law"))?;
-    build(law, &params).map_err(|error| name.wrong(&error.to_string(), ""))?;
-    Ok(ChosenLaw { law, params })
+    build_all(law, &beside, &params).map_err(|error| name.wrong(&error.to_string(), ""))?;
+    Ok(ChosenLaw { law, beside, params })
 }
 
 /// A value in the unit of its name: `_s` a time, `_frac` a share, `_bytes_per_s` a rate.

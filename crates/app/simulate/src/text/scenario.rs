@@ -3,14 +3,15 @@
 use super::expect::Expect;
 use super::select::{Condition, Point};
 use super::words::{Statement, Word, statements};
-use super::{ScenarioError, ScenarioErrors, unknown};
+use super::{ScenarioError, ScenarioErrors, duration, number, unknown, whole};
+use crate::fleet::{AXES, Fleet};
 use crate::metric;
 use quell_policy::Law;
 
 /// What a line may begin with.
-const STATEMENTS: [&str; 16] = [
+const STATEMENTS: [&str; 17] = [
     "scenario", "source", "pending", "machine", "seed", "vary", "link", "program", "service",
-    "batch", "policy", "run", "at", "expect", "print", "sensors",
+    "batch", "policy", "run", "at", "expect", "print", "sensors", "fleet",
 ];
 /// More points than this are a mistake.
 const MOST_POINTS: usize = 2_000;
@@ -58,6 +59,8 @@ pub struct Scenario {
     pub(crate) statements: Vec<Statement>,
     pub(crate) prints: Vec<Print>,
     pub(crate) expects: Vec<Expect>,
+    /// Nodes that are drawn from the table of its points.
+    pub(crate) fleet: Option<Fleet>,
 }
 
 impl Scenario {
@@ -110,6 +113,7 @@ impl Scenario {
             statements: Vec::new(),
             prints: Vec::new(),
             expects: Vec::new(),
+            fleet: None,
         }
     }
 
@@ -168,6 +172,7 @@ impl Scenario {
         let result = match statement.kind() {
             "expect" => Expect::read(statement, &self.axes).map(|all| self.expects.extend(all)),
             "print" => self.read_print(statement).map(|print| self.prints.push(print)),
+            "fleet" => self.read_fleet(statement).map(|fleet| self.fleet = Some(fleet)),
             _ => Ok(()),
         };
         result.err().into_iter().collect()
@@ -204,6 +209,43 @@ impl Scenario {
         };
         words.done()?;
         Ok(Print { kind, metrics, by, conditions })
+    }
+
+    /// `fleet 30000` with what its nodes are like.
+    fn read_fleet(&self, statement: &Statement) -> Result<Fleet, ScenarioError> {
+        let mut words = statement.head.words();
+        words.expect("fleet")?;
+        let nodes = words.next("how many nodes")?;
+        let missing = AXES.iter().find(|axis| !self.axes.iter().any(|a| a.name == **axis));
+        if let Some(axis) = missing {
+            let expected = "the axes kind, load and policy, each with the value it begins from";
+            return Err(nodes.wrong(&format!("a fleet needs the axis {axis}"), expected));
+        }
+        let mut fleet = Fleet {
+            nodes: whole(nodes)?,
+            hours: 24.0,
+            episodes_per_day: 0.05,
+            episode_s: 1200.0,
+            checked: 0,
+        };
+        words.done()?;
+        for line in &statement.body {
+            let mut words = line.words();
+            let key = words.next("a word")?;
+            let value = words.next("its value")?;
+            match key.text.as_str() {
+                "hours" => fleet.hours = number(value)?,
+                "episodes_per_day" => fleet.episodes_per_day = number(value)?,
+                "episode" => fleet.episode_s = duration(value)?.as_secs_f64(),
+                "checked" => fleet.checked = whole(value)?,
+                _ => {
+                    let known = ["hours", "episodes_per_day", "episode", "checked"];
+                    return Err(unknown(key, "word", known));
+                }
+            }
+            words.done()?;
+        }
+        Ok(fleet)
     }
 
     fn axis(&self, word: &Word) -> Result<String, ScenarioError> {

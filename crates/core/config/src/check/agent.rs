@@ -26,13 +26,15 @@ pub(super) fn check(root: &Table, laws: &Laws, faults: &mut Faults) -> Option<Ag
     let experiments = experiments(&mut reader);
     let probes = probes(&mut reader);
     let law = law(&mut reader, laws);
-    settings(&mut reader, experiments.zip(probes), law)
+    let beside = beside(&mut reader, laws);
+    settings(&mut reader, experiments.zip(probes), law, beside)
 }
 
 fn settings(
     reader: &mut Reader<'_>,
     bounds: Option<(Experiments, Probes)>,
     law: Option<String>,
+    beside: Option<Vec<String>>,
 ) -> Option<AgentConfig> {
     let interval = reader.get(&key::INTERVAL);
     let fast_interval = reader.get(&key::FAST_INTERVAL);
@@ -58,12 +60,14 @@ fn settings(
         metrics: metrics?,
         on_foreign_change: on_foreign_change?,
         law: law?,
+        beside: beside?,
         adopt: adopt?,
         manage: manage?,
         mount_resctrl: mount_resctrl?,
         experiments,
         probes,
         law_spot: reader.spot_of("law"),
+        beside_spot: reader.spot_of("beside"),
         manage_spot: reader.spot_of("manage"),
     })
 }
@@ -75,6 +79,15 @@ fn law(reader: &mut Reader<'_>, laws: &Laws) -> Option<String> {
     }
     let help = suggestion(&law, laws.0.keys().map(String::as_str));
     reader.fault("law", format!("there is no law `{}`", clip(&law)), help);
+    None
+}
+
+fn beside(reader: &mut Reader<'_>, laws: &Laws) -> Option<Vec<String>> {
+    let named = reader.optional(&key::BESIDE)?.unwrap_or_default();
+    let stranger = named.iter().find(|law| !laws.0.contains_key(*law)).cloned();
+    let Some(stranger) = stranger else { return Some(named) };
+    let help = suggestion(&stranger, laws.0.keys().map(String::as_str));
+    reader.fault("beside", format!("there is no law `{}`", clip(&stranger)), help);
     None
 }
 

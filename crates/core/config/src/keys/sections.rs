@@ -37,6 +37,11 @@ keys! {
         "When somebody else changes a knob: set it again, or leave it alone from then on.";
     LAW: Text = "law", Text { expects: "the name of a control law" }, Default::Value("quell"),
         "The control law.";
+    BESIDE: ListOf<Text> = "beside",
+        ListOf { of: Text { expects: "the name of a control law" }, called: "a list of laws" },
+        Default::Nothing("none"),
+        "Laws that run beside it and limit polluters only: bus-lock, llc-bias, power, alita, \
+         culprit. Where two laws want the same knob, the tighter wish stands.";
     ADOPT: Bool = "adopt", Bool, Default::Value("false"),
         "Whether tasks may be moved into groups made by Quell where a needed controller has no \
          group for them. Services and batch groups can say otherwise.";
@@ -147,6 +152,7 @@ pub(crate) static AGENT: Section = Section {
         &METRICS,
         &ON_FOREIGN_CHANGE,
         &LAW,
+        &BESIDE,
         &ADOPT,
         &MANAGE,
         &MOUNT_RESCTRL,

@@ -103,6 +103,12 @@ impl PowerThrottle {
         self.levels.clone()
     }
 
+    /// Forgets all CPUs but these: they belong to somebody else now, or may not be held back.
+    pub fn keep(&mut self, cpus: &CpuSet) {
+        self.levels.retain(|cpu, _| cpus.contains(*cpu));
+        self.noisy = self.noisy.intersection(cpus);
+    }
+
     /// A step up for each clock that is held back; what is whole again is forgotten.
     fn raise(&mut self) {
         self.levels.values_mut().for_each(|level| *level += 1);
@@ -200,6 +206,15 @@ mod tests {
             let cooled = power.step(&socket(160.0, 50.0, 0.9), &tenants());
             assert_eq!(cooled[&0], level, "remembers: {remembers}");
         }
+    }
+
+    #[test]
+    fn who_is_not_kept_is_free_at_once() {
+        let mut power = throttle(true);
+        power.step(&socket(170.0, 80.0, 0.9), &tenants());
+        power.keep(&cpus(0..4));
+        let held = power.step(&socket(145.0, 80.0, 0.9), &tenants());
+        assert_eq!(held, (0..4).map(|cpu| (cpu, 15)).collect());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::HeraclesParams;
 use crate::ledger::{Ledger, Reason};
-use crate::parts::{Every, Scene};
+use crate::parts::{Every, Scene, cpus_of, frequency_domains, sockets};
 use quell_types::{CpuSet, Input, Kilohertz, Knob, KnobRange, Setting, Setup};
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Power {
         params: &HeraclesParams,
         (service, batch): (&CpuSet, &CpuSet),
     ) {
-        let domains = domains(scene.setup);
+        let domains = frequency_domains(scene.setup);
         let slowable = |(knob, cpus): (&u32, &CpuSet)| cpus.is_subset(batch).then_some(*knob);
         let slowable: CpuSet = domains.iter().filter_map(slowable).collect();
         self.free(ledger, &slowable);
@@ -127,35 +127,6 @@ fn range(setup: &Setup, knobs: &CpuSet) -> Option<(u64, u64)> {
     each.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1)))
 }
 
-/// Managed CPUs by the knob that slows them. A CPU without a knob of its own shares that of a
-/// hardware thread of its core, else that of the nearest lower CPU of its socket: a domain is named
-/// by its first CPU and goes on to the next one's.
-fn domains(setup: &Setup) -> BTreeMap<u32, CpuSet> {
-    let topology = &setup.topology;
-    let has = |cpu: &u32| setup.knobs.contains_key(&Knob::FrequencyMax { cpu: *cpu });
-    let mut domains: BTreeMap<u32, CpuSet> = BTreeMap::new();
-    for cpu in topology.cpus.iter().filter(|cpu| setup.managed_cpus.contains(cpu.id)) {
-        let own = Some(cpu.id).filter(has);
-        let by_core = || topology.siblings(cpu.id).iter().find(has);
-        let lower = || cpus_of(setup, cpu.socket).iter().rev().filter(|c| *c < cpu.id).find(has);
-        if let Some(knob) = own.or_else(by_core).or_else(lower) {
-            domains.entry(knob).or_default().insert(cpu.id);
-        }
-    }
-    domains
-}
-
-fn sockets(setup: &Setup) -> Vec<u32> {
-    let mut sockets: Vec<u32> = setup.topology.cpus.iter().map(|cpu| cpu.socket).collect();
-    sockets.sort_unstable();
-    sockets.dedup();
-    sockets
-}
-
-fn cpus_of(setup: &Setup, socket: u32) -> CpuSet {
-    setup.topology.cpus.iter().filter(|c| c.socket == socket).map(|c| c.id).collect()
-}
-
 /// Whether the loop has all it needs of parameters and knobs.
 pub(super) fn missing(setup: &Setup, params: &HeraclesParams) -> Option<&'static str> {
     if params.tdp_w.is_none() || params.guaranteed_khz.is_none() {
@@ -242,7 +213,7 @@ mod tests {
     #[test]
     fn cpus_belong_to_a_knob_of_their_core_or_else_to_the_one_below_on_their_socket() {
         let of = |setup: &Setup| -> Vec<(u32, String)> {
-            domains(setup).iter().map(|(knob, cpus)| (*knob, cpus.to_string())).collect()
+            frequency_domains(setup).iter().map(|(knob, cpus)| (*knob, cpus.to_string())).collect()
         };
         let named = |pairs: [(u32, &str); 2]| pairs.map(|(knob, cpus)| (knob, cpus.to_owned()));
         assert_eq!(of(&clusters()), named([(0, "0-3"), (4, "4-7")]));
@@ -264,6 +235,6 @@ mod tests {
         let each: Vec<(u32, String)> = (0..4).map(|c| (c, format!("{c},{}", c + 4))).collect();
         assert_eq!(of(&threads), each);
         let none = setup(4).build();
-        assert!(domains(&none).is_empty());
+        assert!(frequency_domains(&none).is_empty());
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{Standing, at};
 use quell_types::{
-    BatchObservation, BytesPerSecond, Cpus, Fraction, Gap, HostObservation, Knob, LinkObservation,
-    LinkSpec, Observation, Reading, ServiceObservation, Setting, Setup, Tails, Tenant, Watts,
+    BatchObservation, BytesPerSecond, Celsius, Cpus, Fraction, Gap, HostObservation, Knob,
+    LinkObservation, LinkSpec, Observation, Reading, ServiceObservation, Setting, Setup, Tails,
+    Tenant, Watts,
 };
 use std::collections::BTreeMap;
 
@@ -45,6 +46,7 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
         memory: unset(),
         llc_bytes: unset(),
         page_faults_per_s: unset(),
+        bus_locks_per_s: unset(),
         running_tasks: 0,
         ready_tasks: 1,
     };
@@ -62,6 +64,9 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
         cpu_pressure: unset(),
         power: unset(),
         frequency_khz: unset(),
+        bus_locks_per_s: unset(),
+        temperature: unset(),
+        cpu_busy: unset(),
     };
     Seen(Observation {
         time: at(second),
@@ -201,6 +206,25 @@ impl Seen {
     pub(crate) fn frequencies(self, khz: &[u64]) -> Self {
         let by_cpu = (0u32..).zip(khz.iter().copied()).collect();
         self.with(|o| o.host.frequency_khz = Ok(by_cpu))
+    }
+
+    /// Bus locks per second of all CPUs, CPU 0 first.
+    pub(crate) fn bus_locks(self, per_s: &[f64]) -> Self {
+        let by_cpu = (0u32..).zip(per_s.iter().copied()).collect();
+        self.with(|o| o.host.bus_locks_per_s = Ok(by_cpu))
+    }
+
+    /// Temperature in °C and use of all CPUs, CPU 0 first.
+    pub(crate) fn heat(self, of: &[(f64, f64)]) -> Self {
+        let celsius = (0u32..).zip(of.iter().map(|(c, _)| Celsius(*c))).collect();
+        let busy = (0u32..).zip(of.iter().map(|(_, b)| Fraction(*b))).collect();
+        self.with(|o| (o.host.temperature, o.host.cpu_busy) = (Ok(celsius), Ok(busy)))
+    }
+
+    /// The CPUs on which a tenant may run.
+    pub(crate) fn on(self, name: &str, cpus: &str) -> Self {
+        let set = cpus.parse().expect("a list of CPUs");
+        self.knob(Knob::Cpus { tenant: name.into() }, Setting::Cpus(set))
     }
 
     /// How a knob really stands.

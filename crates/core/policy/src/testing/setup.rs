@@ -21,6 +21,7 @@ pub(crate) struct SetupBuilder {
     ways: Option<u32>,
     mba: bool,
     frequency: Option<(u64, u64)>,
+    duty: Option<u32>,
     services: Vec<ServiceSpec>,
     batch: Vec<BatchSpec>,
     links: Vec<LinkSpec>,
@@ -94,6 +95,12 @@ impl SetupBuilder {
         self
     }
 
+    /// Makes every CPU's clock controllable in so many parts.
+    pub(crate) fn duty(mut self, parts: u32) -> Self {
+        self.duty = Some(parts);
+        self
+    }
+
     /// Takes knobs away.
     pub(crate) fn without(mut self, which: fn(&Knob) -> bool) -> Self {
         self.without.push(which);
@@ -114,6 +121,10 @@ impl SetupBuilder {
         if let Some((min, max)) = self.frequency {
             let range = KnobRange::Frequency { min: Kilohertz(min), max: Kilohertz(max) };
             let knob = |cpu| (Knob::FrequencyMax { cpu }, range.clone());
+            knobs.extend(topology.online().iter().map(knob));
+        }
+        if let Some(parts) = self.duty {
+            let knob = |cpu| (Knob::DutyCycle { cpu }, KnobRange::Duty { parts });
             knobs.extend(topology.online().iter().map(knob));
         }
         knobs.retain(|knob, _| !self.without.iter().any(|gone| gone(knob)));

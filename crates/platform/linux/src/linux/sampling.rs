@@ -6,7 +6,7 @@ use crate::experiment::Player;
 use crate::tenant::TenantState;
 use quell_platform::{PlatformError, Scope};
 use quell_types::{
-    BandwidthReading, Gap, HostReading, Reading, Sample, Tenant, TenantReading, Time,
+    BandwidthReading, Celsius, Gap, HostReading, Reading, Sample, Tenant, TenantReading, Time,
 };
 use std::collections::BTreeMap;
 
@@ -24,8 +24,10 @@ impl Linux {
                     let (group, is_service) = (&tenant.group, tenant.is_service());
                     self.knobs.install(name, group, is_service, self.systemctl.as_ref());
                     self.traffic.track(name, group);
+                    self.locks.track(name, group);
                 } else {
                     self.traffic.forget(name);
+                    self.locks.forget(name);
                 }
             } else if retry_meter && tenant.wants_metering() {
                 tenant.begin_metering(&mut self.meter, &root);
@@ -66,15 +68,39 @@ impl Linux {
     }
 
     fn host(&mut self, time: Time, scope: Scope) -> HostReading {
-        let later = || Gap::not_yet("read in full samples only");
-        let full = scope == Scope::Full;
+        let bus_locks = self.locks.of_cpus();
+        if scope == Scope::Fast {
+            let rest = HostReading::missing(&Gap::not_yet("read in full samples only"));
+            return HostReading { online_cpus: self.machine.online_cpus(), bus_locks, ..rest };
+        }
         HostReading {
-            cpu: if full { self.machine.cpu_times() } else { Err(later()) },
-            pressure: if full { self.machine.pressure() } else { Err(later()) },
-            memory: if full { self.memory() } else { Err(later()) },
-            power: if full { self.hardware.power(time) } else { Err(later()) },
-            frequency_khz: if full { self.hardware.frequency_khz() } else { Err(later()) },
+            cpu: self.machine.cpu_times(),
+            pressure: self.machine.pressure(),
+            memory: self.memory(),
+            power: self.hardware.power(time),
+            frequency_khz: self.hardware.frequency_khz(),
             online_cpus: self.machine.online_cpus(),
+            bus_locks,
+            temperature: self.temperature(),
+            cpu_busy_ns: self.cpu_busy_ns(),
+        }
+    }
+
+    /// Of each CPU, where a law asks for it: it is one small file for each core.
+    fn temperature(&self) -> Reading<BTreeMap<u32, Celsius>> {
+        match self.options.read_temperatures {
+            true => self.hardware.temperature(&self.setup.topology),
+            false => Err(Gap::absent("no law of this configuration looks at temperatures")),
+        }
+    }
+
+    fn cpu_busy_ns(&self) -> Reading<BTreeMap<u32, u64>> {
+        match self.options.read_temperatures {
+            true => {
+                let times = self.machine.cpu_times_by_cpu()?;
+                Ok(times.into_iter().map(|(cpu, times)| (cpu, times.busy_ns)).collect())
+            }
+            false => Err(Gap::absent("no law of this configuration looks at single CPUs")),
         }
     }
 
@@ -94,10 +120,11 @@ impl Linux {
         if full {
             self.resources.prepare(&mut self.journal, self.tenants.values());
             self.traffic.count();
+            self.locks.count();
         }
-        let (meter, resources, traffic) = (&mut self.meter, &self.resources, &self.traffic);
+        let (meter, counted) = (&mut self.meter, (&self.resources, &self.traffic, &self.locks));
         let one = |tenant: &mut TenantState| {
-            if full { tenant.read(meter, resources, traffic) } else { tenant.read_fast(meter) }
+            if full { tenant.read(meter, counted) } else { tenant.read_fast(meter) }
         };
         let tenants = each(&mut self.tenants, one);
         let mut knobs = if full { self.knobs.read() } else { self.knobs.last() };

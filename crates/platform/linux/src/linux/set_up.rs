@@ -123,6 +123,7 @@ impl Linux {
             _ => selector.clone(),
         };
         self.traffic.track(&name, &group);
+        self.locks.track(&name, &group);
         let state = TenantState::new(name.clone(), role, selector, group, &mut self.meter, &root);
         self.tenants.insert(name, state);
     }

@@ -36,18 +36,24 @@ pub(crate) fn stands_in(layout: &Layout) -> Reading<CounterCheck> {
         let root = layout.root().display();
         return Err(Gap::absent(format!("{root} is not the running machine: nothing is counted")));
     }
+    perf_knows_groups(layout)?;
+    MemoryTraffic::usable()
+}
+
+/// Whether there is a hierarchy of groups that perf knows.
+pub(super) fn perf_knows_groups(layout: &Layout) -> Reading<()> {
     if layout.v1(CONTROLLER).is_none() && layout.v2().is_none() {
         let why = "neither cgroup v2 nor a v1 hierarchy with perf_event, so no group is counted";
         return Err(Gap::absent(why));
     }
-    MemoryTraffic::usable()
+    Ok(())
 }
 
 /// What is counted, and what it stands for.
 #[derive(Clone, Copy)]
-struct Measure {
-    event: Event,
-    bytes_each: u32,
+pub(super) struct Measure {
+    pub(super) event: Event,
+    pub(super) bytes_each: u32,
 }
 
 /// A tenant's counters.
@@ -85,7 +91,12 @@ impl Traffic {
         Self::by(check.map(|_| measure), layout, topology.online(), with_host)
     }
 
-    fn by(usable: Reading<Measure>, layout: &Layout, cpus: CpuSet, with_host: bool) -> Self {
+    pub(super) fn by(
+        usable: Reading<Measure>,
+        layout: &Layout,
+        cpus: CpuSet,
+        with_host: bool,
+    ) -> Self {
         let host = usable.clone().and_then(|measure| {
             if !with_host {
                 let why = "the PMU has one counter that counts, and the tenants need it";

@@ -46,7 +46,13 @@ pub(crate) fn of(machine: &Machine, has_links: bool) -> Vec<CapabilityReport> {
         if_there(Kind::EgressShaper, has_links, "no link was named", "egress is left alone"),
         report(Kind::PerfHardwareEvents, Err(NO_PMU), "harm is told by CPU time per request"),
         if_there(Kind::Msr, machine.duty_parts.is_some(), rdt, "no duty cycle is set"),
-        report(Kind::Thermal, Err("samples carry no temperature"), "no law acts on it"),
+        if_there(
+            Kind::BusLocks,
+            machine.lock_counter,
+            "nothing counts them here",
+            "nobody is held back for them",
+        ),
+        if_there(Kind::Thermal, machine.power_sensor, rdt, "no law acts on it"),
     ]);
     all
 }

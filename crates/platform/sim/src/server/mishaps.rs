@@ -249,6 +249,7 @@ fn since(mut now: TenantReading, base: &TenantReading) -> TenantReading {
     };
     less(&mut now.cpu_ns, &base.cpu_ns);
     less(&mut now.egress_bytes, &base.egress_bytes);
+    less(&mut now.bus_locks, &base.bus_locks);
     if let (Ok(now), Ok(base)) = (&mut now.memory, &base.memory) {
         now.bytes = now.bytes.saturating_sub(base.bytes);
     }

@@ -3,7 +3,7 @@
 use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
-    BandwidthReading, CpuTimes, Gap, HostReading, Link, LinkReading, Pressure, Reading,
+    BandwidthReading, Celsius, CpuTimes, Gap, HostReading, Link, LinkReading, Pressure, Reading,
     RequestReading, Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
@@ -13,10 +13,6 @@ use std::time::Duration;
 const LEAST_NS: u64 = 1_000;
 /// When people's clocks show the begin of a simulation: 2024-01-01, so that journals repeat.
 const EPOCH_MS: u64 = 1_704_067_200_000;
-
-fn later<T>() -> Reading<T> {
-    Err(Gap::not_yet("read in full samples only"))
-}
 
 impl Body {
     pub(crate) fn sample(&mut self, after: Duration, scope: Scope) -> Sample {
@@ -45,14 +41,9 @@ impl Body {
 
     fn host(&self, scope: Scope) -> HostReading {
         if scope == Scope::Fast {
-            return HostReading {
-                cpu: later(),
-                pressure: later(),
-                memory: later(),
-                power: later(),
-                frequency_khz: later(),
-                online_cpus: Ok(self.online_cpus()),
-            };
+            let rest = HostReading::missing(&Gap::not_yet("read in full samples only"));
+            let online_cpus = Ok(self.online_cpus());
+            return HostReading { online_cpus, bus_locks: self.bus_locks(), ..rest };
         }
         let world = &self.world;
         let all = world.now * world.cpus.len() as u64;
@@ -74,7 +65,17 @@ impl Body {
                 .powered(world.machine.clock.controllable, "frequency")
                 .map(|s| (0..).zip(s.khz.iter().copied()).collect()),
             online_cpus: Ok(self.online_cpus()),
+            bus_locks: self.bus_locks(),
+            temperature: self
+                .powered(world.machine.power_sensor, "temperature")
+                .map(|s| (0..).zip(s.celsius.iter().map(|c| Celsius(*c))).collect()),
+            cpu_busy_ns: Ok((0..).zip(world.cpus.iter().map(|cpu| cpu.busy_ns)).collect()),
         }
+    }
+
+    fn bus_locks(&self) -> Reading<BTreeMap<u32, u64>> {
+        let counted = self.powered(self.world.machine.lock_counter, "bus locks");
+        counted.map(|s| (0..).zip(s.bus_locks.iter().map(|locks| *locks as u64)).collect())
     }
 
     fn monitored(&self) -> Reading<&super::sensors::Latched> {
@@ -123,6 +124,9 @@ impl Body {
             memory: sensed.clone().map(|s| BandwidthReading { bytes: bytes(&s.group_bytes) }),
             llc_bytes: sensed.map(|s| bytes(&s.llc_bytes)),
             memory_used_bytes: Ok(self.world.memory_of(group)),
+            bus_locks: self
+                .powered(self.world.machine.lock_counter, "bus locks")
+                .map(|s| s.group_locks[group] as u64),
         }
     }
 

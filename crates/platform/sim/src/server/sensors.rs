@@ -16,7 +16,14 @@ pub(crate) struct Latched {
     pub(crate) llc_bytes: Vec<f64>,
     pub(crate) watts: Vec<f64>,
     pub(crate) khz: Vec<u64>,
+    /// By CPU; what is not measured here is empty.
+    pub(crate) bus_locks: Vec<f64>,
+    pub(crate) celsius: Vec<f64>,
+    pub(crate) group_locks: Vec<f64>,
 }
+
+/// Cores' temperatures are taken this seldom, in nanoseconds: they move in seconds.
+const HEAT_NS: u64 = 100_000_000;
 
 /// All sensors.
 #[derive(Debug)]
@@ -27,18 +34,30 @@ pub(crate) struct Sensors {
     seen: Vec<f64>,
     taken: VecDeque<Latched>,
     next: u64,
+    /// For locks and temperatures, which came later: their noise leaves that of the others as is.
+    noise: Stream,
+    seen_locks: Vec<f64>,
+    seen_group_locks: Vec<f64>,
+    heat_next: u64,
 }
 
 impl Sensors {
     pub(crate) fn new(scene: &Scene, groups: usize) -> Self {
         let machine = &scene.machine;
-        let any = machine.monitoring || machine.power_sensor || machine.clock.controllable;
+        let any = machine.monitoring
+            || machine.power_sensor
+            || machine.clock.controllable
+            || machine.lock_counter;
         Self {
             sensing: scene.sensing,
             random: Stream::new(scene.seed, 1),
             seen: vec![0.0; groups],
             taken: VecDeque::new(),
             next: if any { 0 } else { u64::MAX },
+            noise: Stream::new(scene.seed, 3),
+            seen_locks: vec![0.0; machine.cpus()],
+            seen_group_locks: vec![0.0; groups],
+            heat_next: 0,
         }
     }
 
@@ -67,11 +86,49 @@ impl Sensors {
         let khz =
             |(cpu, place): (&CpuState, &CpuPlace)| world.sockets[place.socket].khz.min(cpu.cap_khz);
         now.khz.extend(world.cpus.iter().zip(&world.shape.cpus).map(khz));
+        self.take_locks(world, &mut now);
+        self.take_heat(world, &mut now);
         self.taken.push_back(now);
         let visible = world.now.saturating_sub(self.sensing.delay.as_nanos() as u64);
         while self.taken.get(1).is_some_and(|next| next.at <= visible) {
             self.taken.pop_front();
         }
+    }
+
+    fn take_locks(&mut self, world: &World, now: &mut Latched) {
+        if !world.machine.lock_counter {
+            return;
+        }
+        let (before, noise) = (self.taken.back(), self.sensing.noise_frac);
+        let random = &mut self.noise;
+        let mut counted = |total: f64, seen: &mut f64, last: Option<&f64>| {
+            let added = total - *seen;
+            *seen = total;
+            let factor = if added > 0.0 { random.noise(noise) } else { 1.0 };
+            last.copied().unwrap_or(0.0) + added * factor
+        };
+        for (index, cpu) in world.cpus.iter().enumerate() {
+            let last = before.and_then(|b| b.bus_locks.get(index));
+            now.bus_locks.push(counted(cpu.bus_locks, &mut self.seen_locks[index], last));
+        }
+        for (index, group) in world.groups.iter().enumerate() {
+            let last = before.and_then(|b| b.group_locks.get(index));
+            now.group_locks.push(counted(group.bus_locks, &mut self.seen_group_locks[index], last));
+        }
+    }
+
+    fn take_heat(&mut self, world: &World, now: &mut Latched) {
+        if !world.machine.power_sensor {
+            return;
+        }
+        let last = self.taken.back().filter(|_| world.now < self.heat_next);
+        if let Some(last) = last {
+            now.celsius.clone_from(&last.celsius);
+            return;
+        }
+        self.heat_next = world.now + HEAT_NS;
+        let noise = self.sensing.noise_frac;
+        now.celsius.extend(world.celsius().iter().map(|c| c * self.noise.noise(noise)));
     }
 
     /// What can be read now: the newest values that are old enough.

@@ -55,6 +55,8 @@ pub(crate) struct Group {
     pub(crate) egress_bytes: f64,
     /// Instructions done.
     pub(crate) instructions: f64,
+    /// Bus locks made.
+    pub(crate) bus_locks: f64,
 }
 
 impl Group {
@@ -83,6 +85,7 @@ impl Group {
             traffic_bytes: 0.0,
             egress_bytes: 0.0,
             instructions: 0.0,
+            bus_locks: 0.0,
         }
     }
 

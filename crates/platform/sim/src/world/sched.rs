@@ -45,6 +45,10 @@ impl World {
         thread.vruntime += span * group.pace();
         group.cpu_ns += passed;
         group.instructions += instructions;
+        group.bus_locks += span * state.locks_per_ns;
+        state.bus_locks += span * state.locks_per_ns;
+        state.heat += span * state.units;
+        state.busy_ns += passed;
         self.busy_ns += passed;
         let index = thread.work * self.caches.len() + place.domain;
         let cell = &mut self.cells[index];
@@ -93,6 +97,8 @@ impl World {
         state.ghz = ghz;
         state.speed = factor / (cell.cycles / ghz + cell.waiting_ns);
         state.units = activity * factor * relative_power(ghz, base);
+        let room = self.lock_room[self.shape.socket_server[place.socket]];
+        state.locks_per_ns = phase.split_locks_per_s / 1e9 * factor * room;
         let mut next = if state.queue.is_empty() { NEVER } else { state.slice_end };
         if thread.left.is_finite() {
             let wait = libm::ceil((thread.left / state.speed).max(0.0)) as u64;

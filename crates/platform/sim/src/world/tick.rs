@@ -109,7 +109,8 @@ impl World {
         self.shape.node_socket[self.shape.domain_node[domain]]
     }
 
-    /// The share of time in which bus locks block each server's memory (S-6).
+    /// The share of time in which bus locks block each server's memory (S-6). A program makes them
+    /// as fast as it makes progress, together no more than the bus has time for.
     fn step_locks(&mut self, span_ns: f64) {
         self.server_blocked.fill(0.0);
         for index in 0..self.active.len() {
@@ -117,12 +118,15 @@ impl World {
             let locks = self.phase_of(cell).split_locks_per_s;
             if locks > 0.0 {
                 let socket = self.socket_of(cell.domain);
-                let rate_per_ns = locks / 1e9 * cell.ran_ns / span_ns;
+                let rate_per_ns = locks / 1e9 * cell.effective_ns / span_ns;
                 let hold_ns = self.machine.bus_lock_cycles / self.sockets[socket].ghz();
                 self.server_blocked[self.shape.socket_server[socket]] += rate_per_ns * hold_ns;
             }
         }
-        self.server_blocked.iter_mut().for_each(|b| *b = b.min(MOST_BLOCKED));
+        for (blocked, room) in self.server_blocked.iter_mut().zip(&mut self.lock_room) {
+            *room = if *blocked > MOST_BLOCKED { MOST_BLOCKED / *blocked } else { 1.0 };
+            *blocked = blocked.min(MOST_BLOCKED);
+        }
     }
 
     /// Power, frequency and temperature; answers 1 if a frequency changed.
@@ -139,7 +143,41 @@ impl World {
                 moved = 1.0;
             }
         }
+        if self.machine.power_sensor {
+            self.warm_cores(span_ns);
+        }
         moved
+    }
+
+    /// Lets each CPU's part of its core's heat follow what it did.
+    fn warm_cores(&mut self, span_ns: f64) {
+        let power = &self.machine.power;
+        let seconds = span_ns / 1e9;
+        let part = seconds / (seconds + power.time_constant_s);
+        for cpu in &mut self.cpus {
+            let watts = power.core_w * std::mem::take(&mut cpu.heat) / span_ns;
+            cpu.warmth_w += part * (watts - cpu.warmth_w);
+        }
+    }
+
+    /// The temperature of each CPU: its socket's, and what its core is warmer by than the socket's
+    /// cores are on average.
+    pub(crate) fn celsius(&self) -> Vec<f64> {
+        let core_w = |cpu: usize| {
+            let sibling = self.shape.cpus[cpu].sibling.map_or(0.0, |s| self.cpus[s].warmth_w);
+            self.cpus[cpu].warmth_w + sibling
+        };
+        let mut sums = vec![(0.0, 0.0); self.sockets.len()];
+        for (cpu, place) in self.shape.cpus.iter().enumerate() {
+            let (sum, count) = &mut sums[place.socket];
+            (*sum, *count) = (*sum + core_w(cpu), *count + 1.0);
+        }
+        let one = |(cpu, place): (usize, &crate::machine::CpuPlace)| {
+            let (sum, count) = sums[place.socket];
+            let beyond = core_w(cpu) - sum / count;
+            self.sockets[place.socket].celsius + self.machine.power.core_c_per_w * beyond
+        };
+        self.shape.cpus.iter().enumerate().map(one).collect()
     }
 
     fn step_links(&mut self) {

@@ -1,6 +1,7 @@
 //! perf events: counting by the processor's PMU and by the kernel.
 
 mod attr;
+mod bus_locks;
 mod check;
 mod counters;
 mod event;
@@ -8,6 +9,7 @@ mod probe;
 mod scale;
 mod traffic;
 
+pub use bus_locks::{BusLocks, kernel_brake};
 pub use check::CounterCheck;
 pub use counters::{Counters, MAX_HARDWARE, PerfError, Target};
 pub use event::Event;

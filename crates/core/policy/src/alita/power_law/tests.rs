@@ -1,0 +1,152 @@
+//! The law on one socket of 16 CPUs: an attacker on 0-7, a victim on 8-11, a quiet group on 12-15.
+
+use super::*;
+use crate::testing::{Standing, observe, setup};
+
+struct Run {
+    law: PowerLaw,
+    setup: Setup,
+    standing: Standing,
+    loops: u32,
+    sets: Vec<(&'static str, &'static str)>,
+    /// Temperature and use of the attacker's CPUs.
+    attacker: (f64, f64),
+}
+
+impl Run {
+    fn new(setup: Setup, params: PowerParams) -> Self {
+        let sets = vec![("web", "8-11"), ("virus", "0-7"), ("calm", "12-15")];
+        let (law, standing) = (PowerLaw::new(params), Standing::default());
+        Self { law, setup, standing, loops: 0, sets, attacker: (80.0, 1.0) }
+    }
+
+    fn play(&mut self, loops: u32, watts: f64) {
+        for _ in 0..loops {
+            let mut seen = observe(&self.setup, 12.0 * f64::from(self.loops)).power(&[watts]);
+            let others = (60.0, 0.9);
+            let heat: Vec<(f64, f64)> =
+                (0..16).map(|cpu| if cpu < 8 { self.attacker } else { others }).collect();
+            seen = seen.heat(&heat);
+            for (name, cpus) in &self.sets {
+                seen = seen.on(name, cpus);
+            }
+            self.standing.step(&mut self.law, &self.setup, seen);
+            self.loops += 1;
+        }
+    }
+
+    fn held(&self) -> Vec<(u32, Setting)> {
+        let cpu = |knob: &Knob| match knob {
+            Knob::DutyCycle { cpu } | Knob::FrequencyMax { cpu } => Some(*cpu),
+            _ => None,
+        };
+        let all = self.standing.settings.iter();
+        all.filter_map(|(knob, to)| Some((cpu(knob)?, to.clone()))).collect()
+    }
+}
+
+fn machine() -> crate::testing::SetupBuilder {
+    setup(16).service("web", 10.0, 100.0).batch("virus").batch("calm")
+}
+
+#[test]
+fn only_the_warm_and_busy_are_slowed_a_step_a_loop_and_freed_in_sixteen() {
+    let mut run = Run::new(machine().duty(16).build(), PowerParams::default());
+    run.play(3, 160.0);
+    let expected: Vec<(u32, Setting)> = (0..8).map(|cpu| (cpu, Setting::Duty(13))).collect();
+    assert_eq!(run.held(), expected);
+    run.play(1, 145.0);
+    assert_eq!(run.held(), expected, "between the bounds nothing changes");
+    run.play(40, 160.0);
+    assert_eq!(run.held()[0].1, Setting::Duty(1));
+    run.play(16, 100.0);
+    assert!(run.held().is_empty(), "{:?}", run.held());
+    for rule in ["noisy", "relaxing", "relaxed"] {
+        assert!(run.standing.rules.iter().any(|r| r == rule), "{rule}");
+    }
+}
+
+#[test]
+fn the_plain_variant_lets_go_of_who_has_cooled() {
+    for (remembers, parts) in [(true, 14), (false, 15)] {
+        let params = PowerParams { remembers, ..PowerParams::default() };
+        let mut run = Run::new(machine().duty(16).build(), params);
+        run.play(1, 160.0);
+        run.attacker = (40.0, 1.0);
+        run.play(1, 160.0);
+        assert_eq!(run.held()[0].1, Setting::Duty(parts), "remembers: {remembers}");
+    }
+}
+
+#[test]
+fn without_clocks_top_frequencies_are_lowered() {
+    let mut run =
+        Run::new(machine().frequency(1_000_000, 3_200_000).build(), PowerParams::default());
+    run.play(2, 160.0);
+    assert_eq!(run.held().len(), 8);
+    assert_eq!(run.held()[0].1, Setting::Frequency(Kilohertz(2_800_000)));
+    run.play(40, 160.0);
+    assert_eq!(run.held()[0].1, Setting::Frequency(Kilohertz(1_000_000)), "not below the lowest");
+    assert!(run.law.degradations(&run.setup)[0].contains("top frequencies"));
+}
+
+#[test]
+fn a_frequency_domain_that_somebody_else_shares_is_left_alone() {
+    let mut setup = machine().frequency(1_000_000, 3_200_000).build();
+    // Domains of six CPUs: the attacker's 6 and 7 share one with the victim.
+    setup.knobs.retain(|knob, _| match knob {
+        Knob::FrequencyMax { cpu } => [0, 6, 12].contains(cpu),
+        _ => true,
+    });
+    let mut run = Run::new(setup, PowerParams::default());
+    run.play(1, 160.0);
+    assert_eq!(run.held(), [(0, Setting::Frequency(Kilohertz(3_000_000)))]);
+}
+
+#[test]
+fn shared_cores_services_spared_groups_and_small_ones_are_left_alone() {
+    let with = |params: PowerParams, sets: Vec<(&'static str, &'static str)>| {
+        let mut run = Run::new(machine().duty(16).build(), params);
+        run.sets = sets;
+        run.play(5, 160.0);
+        run.held().len()
+    };
+    let usual = PowerParams::default;
+    assert_eq!(with(usual(), vec![("web", "8-11"), ("virus", "0-7"), ("calm", "0-7")]), 0);
+    assert_eq!(with(usual(), vec![("web", "0-7"), ("virus", "8-11"), ("calm", "12-15")]), 0);
+    assert_eq!(with(usual(), vec![("web", "8-11"), ("virus", "0-2"), ("calm", "12-15")]), 0);
+    let deny = PowerParams { deny: vec!["virus".into()], ..usual() };
+    assert_eq!(with(deny, vec![("web", "8-11"), ("virus", "0-7"), ("calm", "12-15")]), 0);
+}
+
+#[test]
+fn who_moves_away_is_free_and_a_lack_of_readings_blames_nobody() {
+    let mut run = Run::new(machine().duty(16).build(), PowerParams::default());
+    run.play(2, 160.0);
+    run.sets = vec![("web", "4-11"), ("virus", "0-3"), ("calm", "12-15")];
+    run.play(1, 145.0);
+    let held: Vec<u32> = run.held().iter().map(|(cpu, _)| *cpu).collect();
+    assert_eq!(held, [0, 1, 2, 3]);
+    let mut blind = Run::new(machine().duty(16).build(), PowerParams::default());
+    let seen = observe(&blind.setup, 0.0).power(&[170.0]);
+    blind.standing.step(&mut blind.law, &blind.setup, seen);
+    assert!(blind.held().is_empty());
+    let none = PowerLaw::new(PowerParams::default());
+    assert!(none.degradations(&machine().build())[0].contains("nobody is slowed"));
+}
+
+#[test]
+fn a_day_below_the_quota_slows_nobody() {
+    let mut run = Run::new(machine().duty(16).build(), PowerParams::default());
+    for turn in 0..7_200 {
+        run.play(1, 90.0 + f64::from(turn % 60) * 0.98);
+    }
+    assert!(run.held().is_empty() && run.standing.rules.iter().all(|rule| rule == "always-run"));
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    assert_eq!(PowerParams::default().validate(), Ok(()));
+    let bad = PowerParams { guard_w: 200.0, ..PowerParams::default() };
+    assert!(bad.validate().unwrap_err().contains("guard_w"));
+}
