@@ -153,7 +153,7 @@ impl Ground<'_> {
             profile: Profile::Constant { qps },
             warmup_s: 0.5,
             seconds,
-            window: WindowRule { length_s: WINDOW_S, min_requests: 20 },
+            window: WindowRule { length_s: WINDOW_S, min_requests: 1 },
             seed: self.options.seed,
         };
         Ok(load.run(self.bench, controls, &mut |window| latencies.add(window))?)
@@ -196,8 +196,8 @@ impl Ground<'_> {
         Ok(Trial::judged(number, drawn, harm, (of("named"), of("suspected")), said.seconds))
     }
 
-    /// CPU time of the service while the culprit runs over that while it is stopped, at the same
-    /// rate of requests, and the same of the p95 of its latency; none if there is no culprit.
+    /// CPU time of the service per answer while the culprit runs over that while it is stopped, and
+    /// the same of what its client sees; none if there is no culprit.
     fn harm(&self, crowd: &Crowd, latencies: &Latencies) -> anyhow::Result<Option<Measured>> {
         let mut cpu = CpuUsage::new(self.groups.service());
         let mut used_s = [0.0, 0.0];
@@ -216,8 +216,9 @@ impl Ground<'_> {
         }
         crowd.stop_culprit(false)?;
         anyhow::ensure!(used_s[1] > 0.0, "the service did nothing");
-        let p95_ratio = latencies.ratio(&turns);
-        Ok(Some(Measured { cost_ratio: used_s[0] / used_s[1], p95_ratio }))
+        let slowed = latencies.slowed(&turns).context("the service answered nothing in a turn")?;
+        let cost_ratio = used_s[0] / used_s[1] * slowed.answered_ratio;
+        Ok(Some(Measured { cost_ratio, slowed }))
     }
 
     /// Runs `quell who` as a user would.

@@ -261,7 +261,7 @@ impl Engine {
         for proposal in proposals {
             if let Wish::RunTasks { tenant, allowed, at_most } = &proposal.wish {
                 let allowance = Allowance { allowed: *allowed, at_most: *at_most };
-                self.allowances.wish(&proposal.policy, tenant, allowance);
+                self.allowances.wish(proposal.policy.clone(), tenant, allowance);
             }
             let left = left_to_others(&self.given_up, &proposal.wish);
             let verdict = match left.or_else(|| self.in_the_way(&proposal.wish)) {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How much the culprit of a trial hurts, as a factor on the service's CPU time per request or on
-/// the p95 of its latency, whichever is greater.
+/// How much the culprit of a trial hurts, as a factor on the service's CPU time per request, on the
+/// p95 of its latency, or on what it answers, whichever is greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub enum Harm {
     /// There is no culprit.

@@ -19,32 +19,76 @@ pub(super) fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The p95 of each window so far, with its begin and end.
+/// A window: its begin and end, what was answered in it, and the p95 of that.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    from_ns: u64,
+    to_ns: u64,
+    answered: u64,
+    p95_ms: Option<f64>,
+}
+
+/// What the client saw in the turns of one kind.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    answered_per_s: f64,
+    p95_mean_ln: f64,
+}
+
+/// Factors by which the culprit slows the service, as its client sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Slowed {
+    /// On the p95 of latency.
+    pub(super) p95_ratio: f64,
+    /// On requests that are answered in a second, upside down: a service that is starved answers
+    /// fewer.
+    pub(super) answered_ratio: f64,
+}
+
+/// All windows so far.
 #[derive(Debug, Default)]
-pub(super) struct Latencies(Mutex<Vec<(u64, u64, f64)>>);
+pub(super) struct Latencies(Mutex<Vec<Seen>>);
 
 impl Latencies {
     pub(super) fn add(&self, window: &Window) {
-        let Some(p95_ms) = window.p95_ms else { return };
-        let from = window.start_monotonic_ns;
-        let to = from + (window.length_s * 1e9) as u64;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((from, to, p95_ms));
+        let from_ns = window.start_monotonic_ns;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Seen {
+            from_ns,
+            to_ns: from_ns + (window.length_s * 1e9) as u64,
+            answered: window.answered,
+            p95_ms: window.p95_ms,
+        });
     }
 
-    /// Geometric mean of the windows in turns in which the culprit ran over that of those in which
-    /// it was stopped; turns are (begin, end, stopped). None if there is no window of one kind.
-    pub(super) fn ratio(&self, turns: &[(u64, u64, bool)]) -> Option<f64> {
+    /// The turns in which the culprit ran against those in which it was stopped; turns are (begin,
+    /// end, stopped). None if no answer was seen in the turns of one kind.
+    pub(super) fn slowed(&self, turns: &[(u64, u64, bool)]) -> Option<Slowed> {
+        let (beside, without) = (self.side(turns, false)?, self.side(turns, true)?);
+        Some(Slowed {
+            p95_ratio: (beside.p95_mean_ln - without.p95_mean_ln).exp(),
+            answered_ratio: without.answered_per_s / beside.answered_per_s,
+        })
+    }
+
+    /// Windows belong to the turn in which their middle lies.
+    fn side(&self, turns: &[(u64, u64, bool)], stopped: bool) -> Option<Side> {
         let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mean_ln = |wanted: bool| {
-            let within = |window: &&(u64, u64, f64)| {
-                turns.iter().any(|(from, to, stopped)| {
-                    *stopped == wanted && window.0 >= from + LEFT_BEHIND_NS && window.1 <= *to
-                })
-            };
-            let lns: Vec<f64> = windows.iter().filter(within).map(|w| w.2.ln()).collect();
-            (!lns.is_empty()).then(|| lns.iter().sum::<f64>() / lns.len() as f64)
+        let within = |window: &&Seen| {
+            let middle = window.from_ns + (window.to_ns - window.from_ns) / 2;
+            turns.iter().any(|(from, to, kind)| {
+                *kind == stopped && middle >= from + LEFT_BEHIND_NS && middle <= *to
+            })
         };
-        Some((mean_ln(false)? - mean_ln(true)?).exp())
+        let (mut seconds, mut answered, mut lns) = (0.0, 0, Vec::new());
+        for window in windows.iter().filter(within) {
+            seconds += (window.to_ns - window.from_ns) as f64 / 1e9;
+            answered += window.answered;
+            lns.extend(window.p95_ms.map(f64::ln));
+        }
+        (answered > 0 && !lns.is_empty()).then(|| Side {
+            answered_per_s: answered as f64 / seconds,
+            p95_mean_ln: lns.iter().sum::<f64>() / lns.len() as f64,
+        })
     }
 }
 
@@ -55,20 +99,26 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn only_windows_well_within_a_turn_count() {
+    fn windows_count_in_the_turn_of_their_middle_but_at_its_begin() {
         let turns = [(0, 800 * MS, false), (800 * MS, 1600 * MS, true)];
         let windows = [
-            (0, 200, 90.0),
-            (200, 400, 4.0),
-            (400, 600, 9.0),
-            (700, 900, 70.0),
-            (850, 1050, 80.0),
-            (950, 1150, 2.0),
-            (1500, 1700, 60.0),
+            (0, 190, 90.0, 500),
+            (200, 400, 4.0, 10),
+            (400, 600, 9.0, 10),
+            (790, 990, 80.0, 500),
+            (950, 1150, 2.0, 40),
+            (1500, 1720, 60.0, 500),
         ];
-        let all = windows.map(|(from, to, p95)| (from * MS, to * MS, p95));
-        let latencies = Latencies(Mutex::new(all.into()));
-        assert!((latencies.ratio(&turns).unwrap() - 3.0).abs() < 1e-9, "6 against 2");
-        assert_eq!(latencies.ratio(&turns[..1]), None);
+        let seen = |(from, to, p95, answered)| Seen {
+            from_ns: from * MS,
+            to_ns: to * MS,
+            answered,
+            p95_ms: Some(p95),
+        };
+        let latencies = Latencies(Mutex::new(windows.map(seen).into()));
+        let slowed = latencies.slowed(&turns).unwrap();
+        assert!((slowed.p95_ratio - 3.0).abs() < 1e-9, "6 against 2: {slowed:?}");
+        assert!((slowed.answered_ratio - 4.0).abs() < 1e-9, "50 a second against 200");
+        assert_eq!(latencies.slowed(&turns[..1]), None);
     }
 }

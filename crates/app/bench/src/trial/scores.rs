@@ -2,6 +2,7 @@
 
 use super::TrialOptions;
 use super::draw::{Composition, Harm, Taken};
+use super::harm::Slowed;
 use anyhow::Context as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,12 +15,12 @@ pub const TRIAL_SCHEMA: &str = "quell.trial/1";
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
     pub(super) cost_ratio: f64,
-    pub(super) p95_ratio: Option<f64>,
+    pub(super) slowed: Slowed,
 }
 
 impl Measured {
     pub(super) fn ratio(self) -> f64 {
-        self.cost_ratio.max(self.p95_ratio.unwrap_or(0.0))
+        self.cost_ratio.max(self.slowed.p95_ratio).max(self.slowed.answered_ratio)
     }
 }
 
@@ -32,15 +33,18 @@ pub struct Trial {
     pub groups: Vec<String>,
     /// Who hurts; none if nobody does.
     pub culprit: Option<String>,
-    /// The greater of the two below; none if there is no culprit, or it was not measured.
+    /// The greatest of the three below; none if there is no culprit, or it was not measured.
     pub harm_ratio: Option<f64>,
-    /// The service's CPU time per request beside the culprit over that without, with Quell off and
+    /// The service's CPU time per answer beside the culprit over that without, with Quell off and
     /// everybody else at work in both.
     #[serde(default)]
     pub cost_ratio: Option<f64>,
     /// The same of the p95 of its latency.
     #[serde(default)]
     pub p95_ratio: Option<f64>,
+    /// Its answers a second without the culprit over those beside it.
+    #[serde(default)]
+    pub answered_ratio: Option<f64>,
     /// Who was named.
     pub named: Vec<String>,
     /// Who was suspected.
@@ -85,7 +89,8 @@ impl Trial {
             culprit: drawn.culprit().map(str::to_owned),
             harm_ratio: harm.map(|harm| harm.ratio()),
             cost_ratio: harm.map(|harm| harm.cost_ratio),
-            p95_ratio: harm.and_then(|harm| harm.p95_ratio),
+            p95_ratio: harm.map(|harm| harm.slowed.p95_ratio),
+            answered_ratio: harm.map(|harm| harm.slowed.answered_ratio),
             named,
             suspected,
             seconds: Some(seconds),
@@ -246,12 +251,16 @@ impl TrialReport {
 mod tests {
     use super::*;
 
+    fn measured(cost_ratio: f64, p95_ratio: f64) -> Measured {
+        Measured { cost_ratio, slowed: Slowed { p95_ratio, answered_ratio: 1.0 } }
+    }
+
     fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
         let drawn = Composition::draw(1, number, Harm::Much, Taken::Memory);
         let culprit = drawn.culprit().unwrap().to_owned();
         let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
         let named = named.iter().map(name).collect();
-        let harm = Measured { cost_ratio: 1.0, p95_ratio: Some(1.4) };
+        let harm = measured(1.0, 1.4);
         Trial::judged(number, &drawn, Some(harm), (named, Vec::new()), seconds)
     }
 
@@ -273,7 +282,7 @@ mod tests {
     fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
         let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
         let drawn = Composition::draw(1, 0, Harm::Much, Taken::Cpu);
-        let harm = Measured { cost_ratio: 1.1, p95_ratio: None };
+        let harm = measured(1.1, 0.9);
         for number in 0..6 {
             assert!(!report.gives_up(0.4));
             report.add(Trial::discarded(number, &drawn, Some(harm), "another class"));

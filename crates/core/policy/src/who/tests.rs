@@ -116,7 +116,10 @@ fn crowded(groups: &[(&str, f64, f64)]) -> Finding {
         let mut seen = seen.of("web", |s| s.waits = Ok(waits));
         for (name, _, asked) in groups {
             let standing = (asked - 0.3).max(0.0);
-            seen = seen.cpu(name, 0.3).of_batch(name, |b| b.standing = Ok(standing));
+            seen = seen.cpu(name, 0.3).of_batch(name, |b| {
+                b.standing = Ok(standing);
+                b.throttled = Ok(Fraction(if *name == "quota" { 0.5 } else { 0.0 }));
+            });
         }
         who.step(&setup, &seen.done());
     }
@@ -129,6 +132,16 @@ fn who_has_the_cpu_is_named_without_requests_or_freezer() {
     let found: Vec<_> = finding.culprits.iter().map(|c| (c.workload.as_str(), c.status)).collect();
     assert_eq!(found, [("spin", Standing::Named), ("nap", Standing::Suspected)], "{finding:?}");
     assert_eq!((finding.cause, finding.culprits[0].resource), (Cause::Neighbour, Resource::Cpu));
+}
+
+#[test]
+fn who_stands_since_its_quota_is_spent_asks_for_no_more() {
+    let finding = crowded(&[("quota", 0.5, 3.0), ("spin", 0.3, 1.5)]);
+    let mut found: Vec<_> =
+        finding.culprits.iter().map(|c| (c.workload.as_str(), c.status)).collect();
+    found.sort_by_key(|(name, _)| *name);
+    let wanted = [("quota", Standing::Suspected), ("spin", Standing::Named)];
+    assert_eq!(found, wanted, "{finding:?}");
 }
 
 #[test]

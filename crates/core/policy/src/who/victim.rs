@@ -198,11 +198,14 @@ impl Victim {
     }
 }
 
-/// What each batch group asks for, in CPUs: those that it uses, and its threads that stand.
+/// What each batch group asks for, in CPUs: those that it uses, and its threads that stand. Those
+/// of a group that is out of its quota stand for that: it has what it may ask for.
 fn asked_cpus(seen: &Observation) -> BTreeMap<Tenant, f64> {
     let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
         let used = batch.cpu.as_ref().ok()?.0;
-        Some((tenant.clone(), used + batch.standing.as_ref().copied().unwrap_or(0.0)))
+        let held_back = batch.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0);
+        let standing = batch.standing.as_ref().copied().unwrap_or(0.0);
+        Some((tenant.clone(), if held_back { used } else { used + standing }))
     };
     seen.batch.iter().filter_map(one).collect()
 }
