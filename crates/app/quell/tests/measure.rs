@@ -50,7 +50,7 @@ fn bad_input_says_what_and_why() {
         (&["predict"], 2, "PROFILE"),
         (&["predict", "--check", &one], 1, "two programs"),
         (&["predict", "--check", "/nowhere"], 1, "/nowhere"),
-        (&["matrix", "mail", "--peak", "100"], 2, "search or store"),
+        (&["matrix", "mail", "--peak", "100"], 2, "search, store or redis"),
         (&["matrix", "search", "--peak", "-1"], 2, ""),
         (&["tune"], 2, "COMMAND"),
     ] {

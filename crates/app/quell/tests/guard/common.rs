@@ -72,9 +72,18 @@ impl Ground {
     /// A group as libvirt makes it for a virtual machine, with one for its first CPU below; its
     /// path.
     pub(crate) fn make_vm(&self, name: &str) -> String {
+        // Quell makes no group of such a name: that is libvirt's to do.
         let path = format!("{}/qemu-1-{name}.libvirt-qemu", self.top);
-        for path in [path.clone(), format!("{path}/vcpu0")] {
-            create(&self.layout, &path, &CONTROLLERS).unwrap();
+        let top = Group::find(&self.layout, &self.top).unwrap();
+        for place in top.places() {
+            let own = place.dir.join(format!("qemu-1-{name}.libvirt-qemu"));
+            for dir in [own.clone(), own.join("vcpu0")] {
+                fs::create_dir(&dir).unwrap();
+                for file in ["cpuset.cpus", "cpuset.mems"] {
+                    let Ok(text) = fs::read(dir.parent().unwrap().join(file)) else { continue };
+                    fs::write(dir.join(file), text).unwrap();
+                }
+            }
         }
         path
     }
