@@ -101,17 +101,6 @@ fn impossible_machines_are_refused() {
 }
 
 #[test]
-fn a_law_may_see_objectives_over_a_longer_window() {
-    let text = |window: &str| {
-        GOOD.replace("policy thesis\n", &format!("policy thesis\n  judged_over {window}\n"))
-    };
-    assert!(Scenario::parse("x", &text("10s")).is_ok());
-    for bad in ["0s", "61s", "ten"] {
-        assert!(Scenario::parse("x", &text(bad)).is_err(), "{bad}");
-    }
-}
-
-#[test]
 fn all_errors_come_at_once_in_the_order_of_the_text() {
     let text = with("cores 4", "threads 3")
         .replace("x 2", "x none")

@@ -2,10 +2,8 @@
 
 use crate::text::{ScenarioError, Statement, Word, duration, fraction, rate, unknown};
 use quell_config::Laws;
-use quell_control::EngineParams;
 use quell_policy::{Law, LawParams, Policy, build_all};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// A law with its parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,12 +12,7 @@ pub(crate) struct ChosenLaw {
     /// Laws that run beside it.
     pub(crate) beside: Vec<Law>,
     pub(crate) params: LawParams,
-    /// The window over which it sees objectives; none = as `quell guard` does, about a second.
-    pub(crate) judged_over: Option<Duration>,
 }
-
-/// Longest window over which a law may see objectives.
-const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 
 impl ChosenLaw {
     /// Nothing is controlled.
@@ -29,24 +22,13 @@ impl ChosenLaw {
 
     /// A law with its defaults, alone.
     pub(crate) fn of(law: Law) -> Self {
-        Self { law, beside: Vec::new(), params: LawParams::default(), judged_over: None }
+        Self { law, beside: Vec::new(), params: LawParams::default() }
     }
 
     /// For people: `quell and bus-lock`.
     pub(crate) fn name(&self) -> String {
         let all = [&[self.law][..], &self.beside].concat();
         all.into_iter().map(Law::name).collect::<Vec<_>>().join(" and ")
-    }
-
-    /// How its engine sees.
-    pub(crate) fn engine_params(&self) -> EngineParams {
-        let mut params = EngineParams::default();
-        if let Some(window) = self.judged_over {
-            let full = &mut params.observer.full;
-            full.min_s = window.as_secs_f64();
-            full.max_s = full.max_s.max(full.min_s);
-        }
-        params
     }
 
     /// Its policies. Parameters were tried before.
@@ -77,16 +59,11 @@ pub(super) fn read(statement: &Statement, pending: bool) -> Result<ChosenLaw, Sc
     words.done()?;
     let Some(law) = law else { return Ok(ChosenLaw::none()) };
     let mut table = toml::Table::new();
-    let mut judged_over = None;
     for line in &statement.body {
         let mut words = line.words();
         let key = words.next("a parameter")?;
         let value = words.next("its value")?;
         words.done()?;
-        if key.text == "judged_over" {
-            judged_over = Some(window(value)?);
-            continue;
-        }
         table.insert(key.text.clone(), read_value(law, key, value)?);
     }
     let mut all = toml::Table::new();
@@ -98,15 +75,7 @@ pub(super) fn read(statement: &Statement, pending: bool) -> Result<ChosenLaw, Sc
         .try_into()
         .map_err(|e: toml::de::Error| name.wrong(e.message(), "parameters of this law"))?;
     build_all(law, &beside, &params).map_err(|error| name.wrong(&error.to_string(), ""))?;
-    Ok(ChosenLaw { law, beside, params, judged_over })
-}
-
-fn window(value: &Word) -> Result<Duration, ScenarioError> {
-    let window = duration(value)?;
-    if window.is_zero() || window > LONGEST_WINDOW {
-        return Err(value.wrong("no such window", "more than 0 s and at most 60 s"));
-    }
-    Ok(window)
+    Ok(ChosenLaw { law, beside, params })
 }
 
 /// A value in the unit of its name: `_s` a time, `_frac` a share, `_bytes_per_s` a rate.

@@ -17,7 +17,7 @@ pub(crate) use kernel::{Kernel, Version};
 /// failed.
 pub(crate) struct Tree {
     // Unmounted before the folder below is removed.
-    sessions: Vec<fuser::BackgroundSession>,
+    sessions: Vec<(PathBuf, fuser::BackgroundSession)>,
     dir: TempDir,
 }
 
@@ -61,7 +61,8 @@ impl Tree {
     fn add(&mut self, point: &str, kernel: Kernel) {
         let at = self.root().join(point.trim_start_matches('/'));
         fs::create_dir_all(&at).unwrap();
-        self.sessions.push(fuse::mount(kernel, &at));
+        let session = fuse::mount(kernel, &at);
+        self.sessions.push((at, session));
     }
 
     fn put(&self, path: &str, text: &str) {
@@ -87,10 +88,11 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        for session in self.sessions.drain(..) {
-            // Must not panic while a failed test unwinds.
-            if let Err(error) = session.umount_and_join() {
-                eprintln!("the test's own mount does not go away: {error}");
+        // Must not panic while a failed test unwinds.
+        for (at, session) in self.sessions.drain(..) {
+            // A process that another test is just starting may hold a file of it for a moment.
+            if session.umount_and_join().is_err() {
+                let _ = std::process::Command::new("umount").arg("-l").arg(&at).status();
             }
         }
     }
