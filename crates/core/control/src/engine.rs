@@ -180,7 +180,7 @@ impl Engine {
         for proposal in proposals {
             if let Wish::RunTasks { tenant, allowed, at_most } = &proposal.wish {
                 let allowance = Allowance { allowed: *allowed, at_most: *at_most };
-                self.allowances.wish(&proposal.policy, tenant, allowance);
+                self.allowances.wish(proposal.policy.clone(), tenant, allowance);
             }
             let verdict = match left_to_others(&self.given_up, &proposal.wish) {
                 Some(verdict) => verdict,

@@ -20,9 +20,9 @@ pub(crate) struct Allowances {
 
 impl Allowances {
     /// Takes in what a policy allows from now on.
-    pub(crate) fn wish(&mut self, policy: &Cow<'static, str>, tenant: &Tenant, own: Allowance) {
+    pub(crate) fn wish(&mut self, policy: Cow<'static, str>, tenant: &Tenant, own: Allowance) {
         let wishes = self.wishes.entry(tenant.clone()).or_default();
-        wishes.insert(policy.clone(), own);
+        wishes.insert(policy, own);
         let stricter = |a: Allowance, b: &Allowance| Allowance {
             allowed: a.allowed && b.allowed,
             at_most: a.at_most.min(b.at_most),
@@ -126,18 +126,18 @@ mod tests {
 
     #[test]
     fn of_several_policies_the_strictest_decides() {
-        let (law, other) = (Cow::Borrowed("quell"), Cow::Borrowed("bus-lock"));
+        let (law, other) = ("quell", "bus-lock");
         let tenant = Tenant::from("jobs");
         let of = |allowed, at_most| Allowance { allowed, at_most };
         let mut allowances = Allowances::default();
         for (policy, own, settled) in [
-            (&law, of(true, 2), of(true, 2)),
-            (&other, of(true, 4), of(true, 2)),
-            (&law, of(false, 0), of(false, 0)),
-            (&other, of(true, 1), of(false, 0)),
-            (&law, of(true, 3), of(true, 1)),
+            (law, of(true, 2), of(true, 2)),
+            (other, of(true, 4), of(true, 2)),
+            (law, of(false, 0), of(false, 0)),
+            (other, of(true, 1), of(false, 0)),
+            (law, of(true, 3), of(true, 1)),
         ] {
-            allowances.wish(policy, &tenant, own);
+            allowances.wish(Cow::Borrowed(policy), &tenant, own);
             assert_eq!(allowances.settled()[&tenant], settled);
         }
     }

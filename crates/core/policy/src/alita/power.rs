@@ -46,11 +46,20 @@ pub struct PowerThrottleParams {
     pub least_cpus: u32,
     /// Whether CPUs that were noisy are remembered (beta).
     pub remembers: bool,
+    /// Levels that a noisy tenant's clocks lose in a loop; they gain one.
+    pub step_parts: u32,
 }
 
 impl Default for PowerThrottleParams {
     fn default() -> Self {
-        Self { quota_w: 150.0, guard_w: 10.0, busy_frac: 0.5, least_cpus: 4, remembers: true }
+        Self {
+            quota_w: 150.0,
+            guard_w: 10.0,
+            busy_frac: 0.5,
+            least_cpus: 4,
+            remembers: true,
+            step_parts: 1,
+        }
     }
 }
 
@@ -89,7 +98,7 @@ impl PowerThrottle {
         seen: &SocketPower,
         tenants: &BTreeMap<Tenant, CpuSet>,
     ) -> BTreeMap<u32, u32> {
-        let PowerThrottleParams { quota_w, guard_w, remembers, .. } = self.params;
+        let PowerThrottleParams { quota_w, guard_w, remembers, step_parts, .. } = self.params;
         if seen.power.0 <= quota_w - guard_w {
             self.raise();
         } else if seen.power.0 >= quota_w {
@@ -97,7 +106,7 @@ impl PowerThrottle {
             self.noisy = if remembers { self.noisy.union(&now) } else { now };
             for cpu in self.noisy.iter() {
                 let level = self.levels.entry(cpu).or_insert(self.parts);
-                *level = (*level - 1).max(1);
+                *level = level.saturating_sub(step_parts).max(1);
             }
         }
         self.levels.clone()
@@ -206,6 +215,14 @@ mod tests {
             let cooled = power.step(&socket(160.0, 50.0, 0.9), &tenants());
             assert_eq!(cooled[&0], level, "remembers: {remembers}");
         }
+    }
+
+    #[test]
+    fn a_larger_step_goes_down_faster_and_up_as_slowly() {
+        let params = PowerThrottleParams { step_parts: 3, ..Default::default() };
+        let mut power = PowerThrottle::new(params, 16);
+        let mut level = |watts| power.step(&socket(watts, 80.0, 0.9), &tenants())[&0];
+        assert_eq!([170.0, 170.0, 140.0].map(&mut level), [13, 10, 11]);
     }
 
     #[test]

@@ -91,6 +91,9 @@ pub struct PowerParams {
     /// Whether CPUs that were noisy go on down after they have cooled, while the socket is at its
     /// quota.
     pub remembers: bool,
+    /// Levels of sixteen (or eight) that a noisy tenant's clocks lose in a loop; they gain one.
+    /// A-28 takes one; a socket that is far above its quota is below it sooner with more.
+    pub step_parts: u32,
     /// By what cores are slowed.
     pub actuator: PowerActuator,
     /// Groups, and services by name, that alone may be held back; empty = every batch group.
@@ -109,6 +112,7 @@ impl Default for PowerParams {
             busy_frac: of.busy_frac,
             least_cpus: of.least_cpus,
             remembers: of.remembers,
+            step_parts: of.step_parts,
             actuator: PowerActuator::default(),
             allow: Vec::new(),
             deny: Vec::new(),
@@ -126,7 +130,8 @@ impl PowerParams {
         check(1.0..=10_000.0, &[("quota_w", self.quota_w)])?;
         check(0.0..=self.quota_w, &[("guard_w", self.guard_w)])?;
         check(0.0..=1.0, &[("busy_frac", self.busy_frac)])?;
-        check(1.0..=1024.0, &[("least_cpus", f64::from(self.least_cpus))])
+        check(1.0..=1024.0, &[("least_cpus", f64::from(self.least_cpus))])?;
+        check(1.0..=15.0, &[("step_parts", f64::from(self.step_parts))])
     }
 
     fn throttle(&self) -> PowerThrottleParams {
@@ -136,6 +141,7 @@ impl PowerParams {
             busy_frac: self.busy_frac,
             least_cpus: self.least_cpus,
             remembers: self.remembers,
+            step_parts: self.step_parts,
         }
     }
 }

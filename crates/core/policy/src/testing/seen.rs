@@ -12,6 +12,21 @@ fn unset<T>() -> Reading<T> {
     Err(Gap::not_yet("the test does not say"))
 }
 
+/// A machine that tells nothing.
+fn silent_host() -> HostObservation {
+    HostObservation {
+        utilisation: unset(),
+        steal: unset(),
+        memory: unset(),
+        cpu_pressure: unset(),
+        power: unset(),
+        frequency_khz: unset(),
+        bus_locks_per_s: unset(),
+        temperature: unset(),
+        cpu_busy: unset(),
+    }
+}
+
 /// Starts an observation at a second of the test: every tenant and link of the setup is present,
 /// every reading a gap.
 pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
@@ -54,23 +69,12 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
         backlog_bytes: unset(),
         drops_per_s: unset(),
     };
-    let host = HostObservation {
-        utilisation: unset(),
-        steal: unset(),
-        memory: unset(),
-        cpu_pressure: unset(),
-        power: unset(),
-        frequency_khz: unset(),
-        bus_locks_per_s: unset(),
-        temperature: unset(),
-        cpu_busy: unset(),
-    };
     Seen(Observation {
         time: at(second),
         interval_s: 0.1,
         services: setup.services.iter().map(|s| (s.name.clone(), service())).collect(),
         batch: setup.batch.iter().map(|b| (b.name.clone(), batch())).collect(),
-        host,
+        host: silent_host(),
         links: setup.links.iter().map(|l| (l.name.clone(), link(l))).collect(),
         knobs: BTreeMap::new(),
         tasks: Vec::new(),
