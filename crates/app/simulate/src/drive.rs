@@ -6,7 +6,7 @@
 use crate::journal::Journal;
 use crate::stage::{ChosenLaw, Event, Stage, What};
 use anyhow::anyhow;
-use quell_control::{Engine, Note};
+use quell_control::{Engine, EngineParams, Note};
 use quell_platform::{Fault, MemoryStore, Platform, Scope};
 use quell_sim::{SimServer, Truth};
 use quell_types::{Action, Gap, Outcome, Sample, TenantReading};
@@ -223,7 +223,7 @@ impl Drive {
 }
 
 fn engine(server: &SimServer, law: &ChosenLaw) -> anyhow::Result<Engine> {
-    Ok(Engine::new(server.setup().clone(), law.policies()?, law.engine_params()))
+    Ok(Engine::new(server.setup().clone(), law.policies()?, EngineParams::default()))
 }
 
 fn degraded(server: &SimServer, stage: &Stage) -> anyhow::Result<Vec<String>> {
