@@ -30,7 +30,11 @@ pub fn with_profiles(config: &mut Checked, machine: &Machine) -> Vec<String> {
         Ok(model) => {
             let table = config.laws.entry(HERACLES.to_owned()).or_default();
             table.insert(MODEL.to_owned(), points(&model));
-            Vec::new()
+            let Err(why) = crate::check_laws(config) else { return Vec::new() };
+            if let Some(table) = config.laws.get_mut(HERACLES) {
+                table.remove(MODEL);
+            }
+            vec![format!("memory traffic as measured, not by a profile: {why}")]
         }
         Err(why) => vec![format!("memory traffic as measured, not by a profile: {why}")],
     }
@@ -179,6 +183,15 @@ mod tests {
         let points = config.laws["heracles"]["service_bandwidth"].as_array().unwrap();
         assert_eq!((points.len(), points[1]["cores"].as_integer()), (2, Some(2)));
         crate::check_laws(&config).unwrap();
+        // One that the law does not accept is left out.
+        let path = StateDir(folder.path().to_owned()).profiles();
+        let store = ProfileStore::open(&path).unwrap();
+        let mut bad = store.get("shop", "here").unwrap().unwrap().profile;
+        bad.bandwidth.as_mut().unwrap().points[1].load_frac = 0.1;
+        store.put("shop", &bad, 2).unwrap();
+        let mut config = self::config(folder.path(), "heracles", "");
+        assert!(with_profiles(&mut config, &machine())[0].contains("rising order"));
+        assert!(!config.laws["heracles"].contains_key("service_bandwidth"));
         let elsewhere = Machine { fingerprint: "there".to_owned(), ..machine() };
         let mut config = self::config(folder.path(), "heracles", "");
         assert!(with_profiles(&mut config, &elsewhere)[0].contains("on this machine"));

@@ -217,6 +217,18 @@ fn the_matrix_has_a_row_for_each_antagonist_or_a_reason() {
 }
 
 #[test]
+fn the_impact_part_has_services_beside_programs() {
+    let args = ["pressure", "validate", "--parts", "impact", "--rounds", "1", "--window-ms", "20"];
+    let more = ["--services", "redis", "--application", "true", "--json", "-"];
+    let found = json(&quell(&[&args[..], &more[..], &LITTLE[..]].concat()));
+    let of = |name: &str| {
+        let all = found["impact"].as_array().unwrap().iter();
+        all.filter(|one| one["application"] == name).count()
+    };
+    assert_eq!((of("redis"), of("true"), of("chase 4 MiB")), (1, 1, 1), "{found}");
+}
+
+#[test]
 fn a_matrix_and_a_validation_that_are_stopped_write_what_they_have() {
     let folder = tempfile::tempdir().unwrap();
     let matrix = folder.path().join("matrix.json");

@@ -230,7 +230,8 @@ impl Trial<'_> {
         self.pressure.turn_to(percent(100.0));
         pause(self.effort.settle * WARM_UP, self.stop)?;
         let mut windows = Vec::new();
-        for _ in 0..BESIDE_WINDOWS {
+        let affordable = self.effort.budget.as_micros() / (4 * BESIDE_WINDOW.as_micros());
+        for _ in 0..affordable.clamp(BESIDE_WINDOWS.0, BESIDE_WINDOWS.1) {
             let (mark, from) = (Mark::of(self.pressure), cpu_time(self.subject));
             pause(BESIDE_WINDOW, self.stop)?;
             let (rate, wall) = (mark.rate(self.pressure), mark.age().as_secs_f64());
@@ -253,7 +254,8 @@ impl Trial<'_> {
 const WARM_UP: u32 = 8;
 /// Windows beside a workload that is not stopped, short enough to fall between its bursts.
 const BESIDE_WINDOW: Duration = Duration::from_millis(3);
-const BESIDE_WINDOWS: usize = 320;
+/// So many, by the time that there is: enough for some ratios, and no more than tells something.
+const BESIDE_WINDOWS: (u128, u128) = (64, 320);
 
 /// A kernel's counters at a moment.
 #[derive(Clone, Copy, Debug)]

@@ -154,10 +154,12 @@ impl Loaded {
                 controls.stop();
             }
         };
-        let run = self.bench.run(&plan, &controls, &mut heed).map_err(failed)?;
+        let run = self.bench.run(&plan, &controls, &mut heed);
+        // Ctrl-C reaches the server too: that it is gone then is no failure of its own.
         if self.stop.requested() {
             return Err(ProfileError::Stopped);
         }
+        let run = run.map_err(failed)?;
         if run.answered == 0 {
             return Err(ProfileError::Stalled(self.name.to_owned()));
         }
