@@ -191,10 +191,14 @@ fn probed(scene: &Scene, seconds: u32) -> Probed {
 #[test]
 fn probes_find_what_a_service_tolerates_at_a_hundredth_of_the_time() {
     let scene = scene("vm2", 0.02);
-    let found = probed(&scene, 5_000);
+    let found = probed(&scene, 8_000);
     assert!(found.probes >= 15, "{} probes", found.probes);
-    assert!(found.pressed_s <= 50.0, "{} s", found.pressed_s);
-    eprintln!("{:?}", found.tolerances);
+    assert!(found.pressed_s <= 80.0, "{} s", found.pressed_s);
+    // Its hot set fills a good part of the cache, which a stream through memory empties.
+    let of = |resource| found.tolerances[&resource];
+    let all = SharedResource::ALL.map(of);
+    assert!(all.iter().all(|found| found.kept_percent <= found.lost_percent), "{all:?}");
+    assert!(all.iter().any(|found| found.lost_percent < 90.0), "{all:?}");
     assert_eq!(probed(&scene, 600).journal, probed(&scene, 600).journal, "to the byte");
 }
 
@@ -205,14 +209,16 @@ fn what_probes_find_is_in_the_store() {
     let machine = Machine::of(&SimServer::new(&scene).unwrap().setup().topology);
     let config = config(folder.path(), "none", "[agent.probes]\nenabled = true\n");
     let mut keeper = ProfileKeeper::of(&config, machine.clone()).unwrap();
-    let found = probed(&scene, 3_000);
+    let found = probed(&scene, 6_000);
     assert!(!found.tolerances.is_empty());
     keeper.keep(&[("search".into(), found.tolerances.clone())].into(), 77).unwrap();
     let store = ProfileStore::open(&folder.path().join("profiles.sqlite")).unwrap();
     let kept = store.get("shop", &machine.fingerprint).unwrap().unwrap().profile;
     for (resource, tolerance) in &found.tolerances {
         let resource: Resource = resource.name().parse().unwrap();
-        assert_eq!(kept.tolerated[&resource].value, tolerance.kept_percent);
+        // Reading JSON may change the last bit of a number.
+        let off = kept.tolerated[&resource].value - tolerance.kept_percent;
+        assert!(off.abs() < 1e-9, "{resource}: {off}");
         assert_eq!(kept.refreshed_unix_ms[&resource], 77);
     }
 }

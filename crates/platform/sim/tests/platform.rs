@@ -161,6 +161,82 @@ fn an_experiment_holds_a_group_chip_by_chip_and_shows_its_harm() {
     assert_eq!(frozen, &Ok(Setting::Flag(false)));
 }
 
+/// A service alone, and a probe beside it.
+fn probed(resource: SharedResource, percent: f64) -> (SimServer, Probe) {
+    let mut scene = scene("vm2");
+    scene.services = vec![service("web", "search", 0.5, 600.0)];
+    let mut server = SimServer::new(&scene).unwrap();
+    full(&mut server, SECOND);
+    let probe = Probe {
+        id: 5,
+        service: "web".into(),
+        resource,
+        intensity_percent: percent,
+        window_us: 100_000,
+        pressed: 3,
+        bound_us: 3_000_000,
+    };
+    server.apply(&Action::Probe(probe.clone())).unwrap();
+    (server, probe)
+}
+
+#[test]
+fn a_probe_presses_in_its_windows_and_the_harder_the_dearer() {
+    for resource in SharedResource::ALL {
+        let harm = |percent: f64| {
+            let (mut server, probe) = probed(resource, percent);
+            let sample = full(&mut server, SECOND);
+            assert_eq!(sample.outcomes[0].error, None);
+            let [trace] = &sample.probes[..] else { panic!("{:?}", sample.probes) };
+            assert_eq!((&trace.probe, &trace.aborted), (&probe, &None));
+            let code: Vec<bool> = trace.windows.iter().map(|w| w.running).collect();
+            assert_eq!(code, probe.code());
+            for window in &trace.windows {
+                assert_eq!(window.to.since(window.from), Duration::from_millis(100));
+                let own = *window.group_cpu_ns[&PROBE_GROUP.into()].as_ref().unwrap();
+                assert_eq!(own > 0, window.running, "{window:?}");
+            }
+            let cost = |running: bool| {
+                let of = trace.windows.iter().filter(|w| w.running == running);
+                let cpu = |w: &ChipTrace| *w.victim_cpu_ns[&"web".into()].as_ref().unwrap();
+                let served =
+                    |w: &ChipTrace| w.victim_requests[&"web".into()].as_ref().unwrap().requests;
+                let sums = of.fold((0, 0), |sums, w| (sums.0 + cpu(w), sums.1 + served(w)));
+                sums.0 as f64 / sums.1 as f64
+            };
+            cost(true) / cost(false)
+        };
+        let (little, much) = (harm(1.0), harm(100.0));
+        // The simulated cache has room, but its bandwidth has no end.
+        let modelled = resource != SharedResource::LlcBandwidth;
+        assert!(much > 1.03 && (little < much || !modelled), "{resource}: {little} and {much}");
+    }
+}
+
+#[test]
+fn a_probe_ends_when_asked_with_the_agent_and_by_itself() {
+    let pressing = |server: &mut SimServer| {
+        let before = server.truth();
+        server.advance(SECOND);
+        server.truth().memory_utilisation[0] > 0.2 && before.memory_utilisation[0] >= 0.0
+    };
+    let (mut server, _) = probed(SharedResource::MemoryBandwidth, 100.0);
+    server.advance(Duration::from_millis(150));
+    server.apply(&Action::EndProbe { id: 9 }).unwrap();
+    server.apply(&Action::EndProbe { id: 5 }).unwrap();
+    let sample = full(&mut server, SECOND);
+    let errors: Vec<bool> = sample.outcomes.iter().map(|o| o.error.is_some()).collect();
+    assert_eq!(errors, [false, true, false], "there is no ninth");
+    assert_eq!(sample.probes[0].windows.len(), 1);
+    assert!(sample.probes[0].aborted.is_some() && !pressing(&mut server));
+    let (mut server, probe) = probed(SharedResource::MemoryBandwidth, 100.0);
+    server.advance(Duration::from_millis(150));
+    server.apply(&Action::Probe(probe)).unwrap();
+    let mut server = server.agent_dies(MemoryStore::default()).unwrap();
+    assert!(!pressing(&mut server));
+    assert!(full(&mut server, SECOND).probes.is_empty(), "nobody is left to hear of it");
+}
+
 #[test]
 fn an_experiment_ends_at_its_bound() {
     let mut server = SimServer::new(&busy("vm2")).unwrap();

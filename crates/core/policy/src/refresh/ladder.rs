@@ -9,18 +9,36 @@ const FIRST: f64 = 10.0;
 const GROWTH: f64 = 2.0;
 /// Known well enough: only changes are looked for.
 const RESOLUTION: f64 = 10.0;
+/// Nothing stronger can be asked for.
+const MOST: f64 = 100.0;
 /// Nothing weaker is tried.
 const LEAST: f64 = 2.0;
 
-/// What is known of one service and resource.
+/// An intensity: as it was asked for, and as it was really pressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Level {
+    pub(super) asked: f64,
+    pub(super) pressed: f64,
+}
+
+impl Level {
+    fn half(self) -> Level {
+        Level { asked: self.asked / 2.0, pressed: self.pressed / 2.0 }
+    }
+}
+
+/// What is known of one service and resource. What is tried next goes by what was asked for, what is
+/// told by what was pressed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ladder {
-    /// The highest intensity that was kept.
-    low: f64,
+    /// The highest that was kept.
+    low: Level,
     /// The lowest that was lost.
-    high: Option<f64>,
+    high: Option<Level>,
     /// Which end is looked at next when both are known.
     look_high: bool,
+    /// Whether it was known on both sides once: what is found later only moves it.
+    known: bool,
     probes: u32,
     told: Time,
     /// When it was probed last.
@@ -30,42 +48,43 @@ pub(super) struct Ladder {
 impl Ladder {
     /// The next intensity: never above what was lost, nor far above what was kept.
     pub(super) fn next(&self) -> f64 {
-        let most = if self.low > 0.0 { GROWTH * self.low } else { FIRST };
-        let wanted = match self.high {
+        let low = self.low.asked;
+        let most = if low > 0.0 { GROWTH * low } else { FIRST };
+        let wanted = match self.high.map(|high| high.asked) {
             None => most.max(FIRST),
-            Some(high) if high - self.low > RESOLUTION => f64::midpoint(self.low, high).min(most),
+            Some(high) if high - low > RESOLUTION => f64::midpoint(low, high).min(most),
             Some(high) if self.look_high => high.min(most),
-            Some(_) => self.low,
+            Some(_) => low,
         };
-        wanted.clamp(LEAST, 100.0)
+        wanted.clamp(LEAST, MOST)
     }
 
-    /// What a probe at `percent`, as it was really pressed, has told.
-    pub(super) fn tell(&mut self, kept: bool, percent: f64, time: Time) {
+    /// What a probe has told.
+    pub(super) fn tell(&mut self, kept: bool, at: Level, time: Time) {
         (self.probes, self.told) = (self.probes + 1, time);
         self.look_high = !self.look_high;
-        if kept {
-            self.low = self.low.max(percent);
-            self.high = self.high.filter(|high| *high > self.low);
-        } else {
-            self.high = Some(percent);
-            if self.low >= percent {
-                self.low = percent / 2.0;
+        if !kept {
+            self.high = Some(at);
+            if self.low.asked >= at.asked {
+                self.low = at.half();
             }
+        } else if at.asked >= self.low.asked {
+            self.low = at;
+            self.high = self.high.filter(|high| high.asked > at.asked);
         }
+        self.known |= self.high.is_some() || self.low.asked >= MOST;
     }
 
-    /// The highest intensity that was kept.
+    /// The highest intensity that was kept, as it was pressed.
     pub(super) fn kept(&self) -> f64 {
-        self.low
+        self.low.pressed
     }
 
-    /// None until it is known on both sides.
+    /// None until it was known on both sides, or nothing stronger could be tried.
     pub(super) fn tolerance(&self) -> Option<Tolerance> {
-        let settled = self.high.is_some() || self.low >= 99.0;
-        (settled && self.probes > 0).then_some(Tolerance {
-            kept_percent: self.low,
-            lost_percent: self.high.unwrap_or(100.0),
+        self.known.then_some(Tolerance {
+            kept_percent: self.low.pressed,
+            lost_percent: self.high.map_or(MOST, |high| high.pressed.max(self.low.pressed)),
             probes: self.probes,
             time: self.told,
         })
@@ -77,12 +96,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// What presses got all of its CPU.
+    fn whole(percent: f64) -> Level {
+        Level { asked: percent, pressed: percent }
+    }
+
     fn climb(ladder: &mut Ladder, limit: f64, probes: u64) -> f64 {
         let mut most = 0.0f64;
         for i in 0..probes {
             let next = ladder.next();
             most = most.max(next);
-            ladder.tell(next <= limit, next, Time(i));
+            ladder.tell(next <= limit, whole(next), Time(i));
         }
         most
     }
@@ -93,7 +117,7 @@ mod tests {
         for i in 0..6 {
             seen.push(ladder.next());
             let next = ladder.next();
-            ladder.tell(true, next, Time(i));
+            ladder.tell(true, whole(next), Time(i));
         }
         assert_eq!(seen, [10.0, 20.0, 40.0, 80.0, 100.0, 100.0]);
         let found = ladder.tolerance().unwrap();

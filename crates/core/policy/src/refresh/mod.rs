@@ -19,19 +19,23 @@
 //!     probe at its ladder's next intensity ("probe-tolerance")
 //! trace:  speed = (CPU per request in the quiet windows beside) / (the same under pressure)
 //!         kept  = median speed >= threshold and the tail under pressure within the objective
-//!         x     = intensity * the share of the time in which what presses really ran
-//!         kept: low = x     lost: high = x
-//! ladder: nothing known: 10; no high: twice low; high - low > 10: between; else low and high in turn,
-//!         so that a change shows: low lost -> low halves, high kept -> high is forgotten
+//!         pressed = intensity * the share of the time in which what presses really ran
+//!         kept: low = (intensity, pressed)     lost: high = (intensity, pressed)
+//! ladder, by intensity: nothing known: 10; no high: twice low; high - low > 10: between;
+//!         else low and high in turn, so that a change shows: low lost -> low halves,
+//!         high kept -> high is forgotten
 //! ```
 //!
-//! The result is `low`, with `low..high` as its interval: the highest intensity that was kept beside
+//! The result is what was pressed at `low`, with what was pressed at `high` as the upper end of its
+//! interval (100 where even the full intensity was kept): the highest intensity that was kept beside
 //! the batch that ran at that time, on top of it. An offline profile is of the service alone.
 //!
 //! **Units.** Intensities 0..100; slack and speed as shares; seconds. **Cost.** At most `max_share` of
 //! all time, pressure's own preparation included. **Degradation.** Without slack, requests or CPU time of
-//! a service nothing is probed; a probe that the platform refuses or loses is forgotten after its
-//! bound; one that is ended early tells something only if the objective was missed under pressure.
+//! a service nothing is probed, nor below 600 requests a second, which tell too little. One probe may
+//! err all the same; later ones put that right. A probe that the platform refuses or loses is
+//! forgotten after its bound; one that is ended early tells something only if the objective was missed
+//! under pressure.
 //! Off by default. **Sources.** B-6, B-9, R-1, R-2.
 //!
 //! | rule | when |
@@ -45,7 +49,7 @@ mod tests;
 mod verdict;
 
 use crate::Policy;
-use ladder::Ladder;
+use ladder::{Ladder, Level};
 use quell_types::{
     Input, Observation, Precedence, Probe, ProbeTrace, Proposal, ServiceObservation, Setup,
     SharedResource, Tenant, Time, Wish,
@@ -57,8 +61,8 @@ use std::time::Duration;
 const PERIOD: Duration = Duration::from_millis(250);
 /// Windows of pressure.
 const PRESSED: u32 = 3;
-/// Requests that a window wants.
-const REQUESTS: f64 = 40.0;
+/// Requests that a window wants: their CPU times differ much, and a loss of 5 % is to be seen.
+const REQUESTS: f64 = 150.0;
 /// Lengths of windows.
 const WINDOW_S: (f64, f64) = (0.05, 0.25);
 /// What presses must be ready by then: a large cache's worth of memory takes its time to be touched.
@@ -162,7 +166,8 @@ impl Refresh {
         };
         let key = (trace.probe.service.clone(), trace.probe.resource);
         if let Some((kept, percent)) = verdict::of(trace, spec, self.params.threshold_frac) {
-            self.ladders.entry(key).or_default().tell(kept, percent, time);
+            let at = Level { asked: trace.probe.intensity_percent, pressed: percent };
+            self.ladders.entry(key).or_default().tell(kept, at, time);
         }
     }
 
