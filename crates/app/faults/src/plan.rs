@@ -214,7 +214,9 @@ mod tests {
             let law = |n| Plan::new(first + n).map(|plan| plan.law.name());
             (0..count).map(law).collect::<Result<std::collections::BTreeSet<_>, _>>().unwrap()
         };
-        assert_eq!(laws(seed_at(1 << 24, 0), 1023).len(), Law::ALL.len());
+        // Not drawn: laws that slow clocks, which no site of a fault is yet, and the three together.
+        let undrawn = [Law::BusLock, Law::Power, Law::Alita];
+        assert_eq!(laws(seed_at(1 << 24, 0), 1023).len(), Law::ALL.len() - undrawn.len());
         let former = laws(1 << 34, 1023);
         assert!(!former.contains("parties") && !former.contains("culprit"), "{former:?}");
     }

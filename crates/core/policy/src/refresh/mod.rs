@@ -32,9 +32,10 @@
 //!
 //! **Units.** Intensities 0..100; slack and speed as shares; seconds. **Cost.** At most `max_share` of
 //! all time, pressure's own preparation included. **Degradation.** Without slack, requests or CPU time of
-//! a service nothing is probed, nor below 600 requests a second, which tell too little; one probe may
-//! err all the same, and later ones put that right; a probe that the platform refuses or loses is forgotten after its
-//! bound; one that is ended early tells something only if the objective was missed under pressure.
+//! a service nothing is probed, nor below 600 requests a second, which tell too little. One probe may
+//! err all the same; later ones put that right. A probe that the platform refuses or loses is
+//! forgotten after its bound; one that is ended early tells something only if the objective was missed
+//! under pressure.
 //! Off by default. **Sources.** B-6, B-9, R-1, R-2.
 //!
 //! | rule | when |

@@ -129,9 +129,10 @@ fn what_hardly_ran_is_not_taken_for_more() {
     made.runs = 0.25;
     made.run(8000.0);
     let known = made.law.ladders.values().map(|ladder| ladder.kept()).fold(0.0, f64::max);
-    assert!(known <= 25.0, "at most a quarter was ever pressed: {known}");
+    assert!(known <= 25.0 + 1e-6, "at most a quarter was ever pressed: {known}");
     let found = made.found(SharedResource::LlcCapacity);
-    assert_eq!((found.kept_percent, found.lost_percent), (25.0, 100.0), "nothing more was tried");
+    assert!((found.kept_percent - 25.0).abs() < 1e-6, "{found:?}");
+    assert_eq!(found.lost_percent, 100.0, "nothing more was tried");
 }
 
 #[test]
