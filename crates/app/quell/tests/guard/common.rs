@@ -22,6 +22,8 @@ pub(crate) struct Ground {
     layout: Layout,
     top: String,
     children: Vec<Child>,
+    /// Groups of names that are not Quell's, innermost first.
+    foreign: Vec<PathBuf>,
 }
 
 impl Ground {
@@ -33,6 +35,7 @@ impl Ground {
             layout: Layout::discover("/"),
             top,
             children: vec![],
+            foreign: vec![],
         };
         for group in ["service", "batch"] {
             ground.make(group);
@@ -71,7 +74,7 @@ impl Ground {
 
     /// A group as libvirt makes it for a virtual machine, with one for its first CPU below; its
     /// path.
-    pub(crate) fn make_vm(&self, name: &str) -> String {
+    pub(crate) fn make_vm(&mut self, name: &str) -> String {
         // Quell makes no group of such a name: that is libvirt's to do.
         let path = format!("{}/qemu-1-{name}.libvirt-qemu", self.top);
         let top = Group::find(&self.layout, &self.top).unwrap();
@@ -79,6 +82,7 @@ impl Ground {
             let own = place.dir.join(format!("qemu-1-{name}.libvirt-qemu"));
             for dir in [own.clone(), own.join("vcpu0")] {
                 fs::create_dir(&dir).unwrap();
+                self.foreign.insert(0, dir.clone());
                 for file in ["cpuset.cpus", "cpuset.mems"] {
                     let Ok(text) = fs::read(dir.parent().unwrap().join(file)) else { continue };
                     fs::write(dir.join(file), text).unwrap();
@@ -211,6 +215,12 @@ impl Drop for Ground {
     fn drop(&mut self) {
         for child in &mut self.children {
             let _ = child.kill();
+        }
+        let gone = Instant::now() + Duration::from_secs(10);
+        for dir in &self.foreign {
+            while dir.exists() && fs::remove_dir(dir).is_err() && Instant::now() < gone {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
         // Kills what is left in the groups, frozen or not.
         let _ = remove(&self.layout, &self.top, Duration::from_secs(10));

