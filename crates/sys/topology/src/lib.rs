@@ -3,7 +3,7 @@
 //!
 //! [`Machine::new`] takes `/` on a real machine and a fixture tree in tests. Nothing here writes,
 //! and nothing fails because a piece is missing: a value that is not there is a
-//! [`Gap`](quell_types::Gap), and [`Machine::topology`] answers with what it found.
+//! [`Gap`], and [`Machine::topology`] answers with what it found.
 
 mod caches;
 mod cpuinfo;
@@ -109,7 +109,7 @@ impl Machine {
     /// Stall times of the machine since boot (`/proc/pressure`).
     ///
     /// # Errors
-    /// [`Gap::Absent`](quell_types::Gap::Absent) if the kernel has no PSI or it is switched off.
+    /// [`Gap::Absent`] if the kernel has no PSI or it is switched off.
     pub fn pressure(&self) -> Reading<Pressure> {
         stat::pressure(&self.tree)
     }
@@ -125,7 +125,7 @@ impl Machine {
     /// What `/proc/PID` tells of a process.
     ///
     /// # Errors
-    /// [`Gap::Gone`](quell_types::Gap::Gone) if there is no such process.
+    /// [`Gap::Gone`] if there is no such process.
     pub fn process(&self, pid: u32) -> Reading<ProcessInfo> {
         process::read(&self.tree, pid)
     }
