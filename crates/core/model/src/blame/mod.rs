@@ -66,15 +66,15 @@ mod cpi2;
 mod finding;
 mod guilt;
 mod hypothesis;
+mod judge;
 mod measure;
 mod normal;
 mod waiting;
 
 pub use choose::{Candidate, ChooseParams, choose};
 pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
-pub use finding::{
-    Cause, Culprit, Evidence, Finding, FindingParams, Resource, Standing, VictimSigns, judge,
-};
+pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
+pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal};
 pub use waiting::{Crowding, Waiting, WaitingParams};

@@ -48,12 +48,10 @@ mod terms;
 
 use crate::Policy;
 use crate::ledger::{Ledger, Reason};
-use crate::parts::check;
+use crate::parts::{check, short_period};
 use crate::who::{Who, WhoParams};
 use quell_model::blame::{Finding, Standing};
-use quell_types::{
-    CpuBandwidth, Input, Knob, KnobRange, Observation, Proposal, Setting, Setup, Tenant,
-};
+use quell_types::{Input, Knob, Observation, Proposal, Setting, Setup, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -162,7 +160,7 @@ impl Culprit {
     fn limit(&mut self, setup: &Setup, name: &Tenant, budget_cpus: f64) {
         let knob = Knob::CpuBandwidth { tenant: name.clone() };
         let Some(range) = setup.knobs.get(&knob) else { return };
-        let to = Setting::Bandwidth(bandwidth(range, budget_cpus, self.params.quota_period_ms));
+        let to = Setting::Bandwidth(short_period(range, budget_cpus, self.params.quota_period_ms));
         let inputs = vec![
             Input::new("budget_cpus", budget_cpus),
             Input::new("bearable_ratio", self.params.bearable_ratio),
@@ -175,19 +173,6 @@ impl Culprit {
         let knob = Knob::CpuBandwidth { tenant: name.clone() };
         self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
     }
-}
-
-/// The bandwidth of a budget: of this period, or a longer one where the kernel's least quota
-/// needs it.
-fn bandwidth(range: &KnobRange, cpus: f64, period_ms: u64) -> CpuBandwidth {
-    let wanted = Duration::from_millis(period_ms);
-    let KnobRange::Bandwidth { min_quota_us, min_period_us, max_period_us } = range else {
-        return CpuBandwidth::limited(cpus, wanted);
-    };
-    let needed = (*min_quota_us as f64 / cpus).ceil() as u64;
-    let wanted_us = u64::try_from(wanted.as_micros()).unwrap_or(u64::MAX);
-    let period_us = wanted_us.max(needed).clamp(*min_period_us, *max_period_us);
-    CpuBandwidth::limited(cpus, Duration::from_micros(period_us))
 }
 
 fn used_cpus(seen: &Observation, name: &Tenant) -> Option<f64> {

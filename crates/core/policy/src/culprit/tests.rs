@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::{GROUPS, World};
+use quell_types::KnobRange;
 
 fn world(culprits: &[(&str, f64)], seed: u64) -> World<Culprit> {
     World::new(Culprit::new(CulpritParams::default()), culprits, seed)
@@ -70,8 +71,8 @@ fn whom_the_configuration_spares_is_named_and_not_limited() {
 fn the_period_is_as_long_as_the_least_quota_needs() {
     let range =
         KnobRange::Bandwidth { min_quota_us: 1000, min_period_us: 1000, max_period_us: 1_000_000 };
-    assert_eq!(bandwidth(&range, 0.1, 20).period_us, 20_000);
-    assert_eq!(bandwidth(&range, 0.01, 20).period_us, 100_000);
+    assert_eq!(short_period(&range, 0.1, 20).period_us, 20_000);
+    assert_eq!(short_period(&range, 0.01, 20).period_us, 100_000);
 }
 
 #[test]

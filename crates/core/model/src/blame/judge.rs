@@ -1,0 +1,445 @@
+//! Weighs all evidence about one victim: how much slower, why, by whom, and how sure that is.
+//!
+//! Naming needs three things: the guilt must be as good as certain, the suspect must have been held
+//! at least twice (one look may have gone wrong), and its part of the harm must be worth it.
+//! Everything less is a suspicion. Who has the CPU that the victim stands ready for is named on what
+//! the scheduler says, without experiments, if besides it asks for more than its turn: for a CPU at
+//! least, and for half of what any other that the victim stands behind asks for; the rest of those
+//! whom it stands behind are suspected. A victim that runs into its own quota, that is loaded to its
+//! limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
+//!
+//! Source: A-1, A-17; issue "Name the polluter and limit only it" (self-inflicted slowness).
+
+use super::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
+use super::guilt::Guilt;
+use super::waiting::{Crowding, Waiting};
+use quell_types::Tenant;
+use std::collections::BTreeMap;
+
+/// Signs of reasons other than neighbours; none where they cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VictimSigns {
+    /// Share of CFS periods in which it ran out of its own quota.
+    pub throttled_frac: Option<f64>,
+    /// Offered load over its peak.
+    pub load_frac: Option<f64>,
+    /// Share of time that the hypervisor took from this machine.
+    pub steal_frac: Option<f64>,
+}
+
+/// All that speaks for or against suspects.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// By the victim's CPU time per request.
+    pub work: &'a Guilt,
+    /// By its latency.
+    pub latency: &'a Guilt,
+    /// What each suspect uses now, in CPUs.
+    pub cpus: &'a BTreeMap<Tenant, f64>,
+    /// Those whom correlation suspects.
+    pub correlated: &'a [(Tenant, f64)],
+    /// Behind whom its threads stand.
+    pub waiting: &'a Waiting,
+}
+
+/// Judges one victim.
+#[must_use]
+pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParams) -> Finding {
+    let waiting = evidence.waiting;
+    let mut culprits = accused(evidence, params);
+    let rank = |c: &Culprit| (c.status == Standing::Named, c.confidence);
+    culprits.sort_by(|a, b| {
+        let (a, b) = (rank(a), rank(b));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    let slowdown = slowdown(&culprits);
+    let (cause, own) = cause(&culprits, waiting, signs, params);
+    let evidence =
+        culprits.iter().map(in_words).chain(own).chain(others(waiting, params)).collect();
+    Finding { slowdown, cause, culprits, evidence }
+}
+
+/// Everybody of whom something is to be said, each once: by the stronger evidence.
+fn accused(evidence: &Evidence<'_>, params: &FindingParams) -> Vec<Culprit> {
+    let Evidence { work: guilt, latency, cpus, correlated, .. } = *evidence;
+    let whole = guilt.foretell(cpus);
+    let one = |(tenant, cpus): (&Tenant, &f64)| culprit(guilt, tenant, *cpus, whole, params);
+    let mut culprits: Vec<Culprit> = cpus.iter().filter_map(one).collect();
+    let place = |culprits: &[Culprit], t: &Tenant| culprits.iter().position(|c| c.workload == *t);
+    for (tenant, _) in correlated {
+        let acquitted = guilt.belief(tenant).is_some_and(|b| b.experiments > 0);
+        if !acquitted && place(&culprits, tenant).is_none() {
+            culprits.push(by_correlation(guilt, tenant, cpus, params));
+        }
+    }
+    for stood in stood_behind(evidence, params) {
+        match place(&culprits, &stood.workload) {
+            Some(at) if culprits[at].status == Standing::Named => {}
+            Some(at) => culprits[at] = stood,
+            None => culprits.push(stood),
+        }
+    }
+    for (tenant, cpus) in cpus {
+        if place(&culprits, tenant).is_none() {
+            culprits.extend(crowding(latency, tenant, *cpus, params));
+        }
+    }
+    culprits
+}
+
+/// All of them together. What latency alone shows is the same waiting once more.
+fn slowdown(culprits: &[Culprit]) -> f64 {
+    let shown = |c: &Culprit| c.resource == Resource::Memory || c.stood_frac.is_some();
+    let any_shown = culprits.iter().any(shown);
+    culprits.iter().filter(|c| !any_shown || shown(c)).map(|c| c.slowdown).product()
+}
+
+fn culprit(
+    guilt: &Guilt,
+    tenant: &Tenant,
+    cpus: f64,
+    whole_ln: f64,
+    params: &FindingParams,
+) -> Option<Culprit> {
+    let belief = guilt.belief(tenant)?;
+    let confidence = guilt.harmful(tenant, cpus, params.least_ln);
+    if confidence < params.suspected_frac {
+        return None;
+    }
+    let effect_ln = belief.harm * cpus;
+    let shown = confidence >= params.named_frac
+        && belief.experiments >= params.named_experiments
+        && effect_ln >= params.named_share_frac * whole_ln;
+    Some(Culprit {
+        workload: tenant.clone(),
+        confidence,
+        status: if shown { Standing::Named } else { Standing::Suspected },
+        resource: Resource::Memory,
+        slowdown: libm::exp(effect_ln).max(1.0),
+        harm_ln_per_cpu: belief.harm,
+        experiments: belief.experiments,
+        stood_frac: None,
+    })
+}
+
+/// Those who have the CPU while the victim stands ready for it.
+fn stood_behind(evidence: &Evidence<'_>, params: &FindingParams) -> Vec<Culprit> {
+    let waiting = evidence.waiting;
+    let crowding = |(tenant, cpus): (&Tenant, &f64)| {
+        let crowding = waiting.crowding(tenant, params.least_ln)?;
+        let counts =
+            crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac;
+        counts.then(|| (tenant.clone(), *cpus, crowding))
+    };
+    let all: Vec<(Tenant, f64, Crowding)> = evidence.cpus.iter().filter_map(crowding).collect();
+    let most_asked = all.iter().map(|(.., crowding)| crowding.asked_cpus).fold(0.0, f64::max);
+    let watched = waiting.seconds() >= params.least_watched_s;
+    let one = |(workload, cpus, crowding): &(Tenant, f64, Crowding)| {
+        let greedy = crowding.asked_cpus >= params.greedy_cpus
+            && crowding.asked_cpus >= params.greedy_frac * most_asked;
+        let shown = watched && greedy && crowding.confidence >= params.named_frac;
+        Culprit {
+            workload: workload.clone(),
+            confidence: crowding.confidence,
+            status: if shown { Standing::Named } else { Standing::Suspected },
+            resource: Resource::Cpu,
+            slowdown: libm::exp(crowding.effect_ln),
+            harm_ln_per_cpu: if *cpus > 0.0 { crowding.effect_ln / cpus } else { 0.0 },
+            experiments: evidence.latency.belief(workload).map_or(0, |b| b.experiments),
+            stood_frac: Some(crowding.stood_frac),
+        }
+    };
+    all.iter().map(one).collect()
+}
+
+/// Somebody who makes the victim wait, as experiments have shown.
+fn crowding(
+    latency: &Guilt,
+    tenant: &Tenant,
+    cpus: f64,
+    params: &FindingParams,
+) -> Option<Culprit> {
+    let belief = latency.belief(tenant)?;
+    let confidence = latency.harmful(tenant, cpus, params.least_wait_ln);
+    let shown = confidence >= params.named_frac && belief.experiments >= params.named_experiments;
+    shown.then(|| Culprit {
+        workload: tenant.clone(),
+        confidence,
+        status: Standing::Suspected,
+        resource: Resource::Cpu,
+        slowdown: libm::exp(belief.harm * cpus).max(1.0),
+        harm_ln_per_cpu: belief.harm,
+        experiments: belief.experiments,
+        stood_frac: None,
+    })
+}
+
+/// Somebody of whom no experiment says anything yet. How much harm it does is not known.
+fn by_correlation(
+    guilt: &Guilt,
+    tenant: &Tenant,
+    cpus: &BTreeMap<Tenant, f64>,
+    params: &FindingParams,
+) -> Culprit {
+    let used = cpus.get(tenant).copied().unwrap_or(0.0);
+    Culprit {
+        workload: tenant.clone(),
+        confidence: guilt.harmful(tenant, used, params.least_ln),
+        status: Standing::Suspected,
+        resource: Resource::Memory,
+        slowdown: 1.0,
+        harm_ln_per_cpu: 0.0,
+        experiments: 0,
+        stood_frac: None,
+    }
+}
+
+fn cause(
+    culprits: &[Culprit],
+    waiting: &Waiting,
+    signs: &VictimSigns,
+    params: &FindingParams,
+) -> (Cause, Option<String>) {
+    if culprits.iter().any(|c| c.status == Standing::Named) {
+        return (Cause::Neighbour, None);
+    }
+    let above = |sign: Option<f64>, least: f64| sign.filter(|value| *value >= least);
+    if let Some(frac) = above(signs.throttled_frac, params.throttled_frac) {
+        let words = format!("it ran out of its own CPU quota in {:.0} % of periods", 100.0 * frac);
+        return (Cause::Itself, Some(words));
+    }
+    if let Some(frac) = above(signs.load_frac, params.loaded_frac) {
+        let words = format!("it is loaded to {:.0} % of its peak", 100.0 * frac);
+        return (Cause::Itself, Some(words));
+    }
+    if let Some(frac) = above(signs.steal_frac, params.steal_frac) {
+        let words = format!("the hypervisor took {:.0} % of the CPU time", 100.0 * frac);
+        return (Cause::Hypervisor, Some(words));
+    }
+    let (own, others) = waiting.own_and_others_ln();
+    if own >= params.least_wait_ln && own > others {
+        let frac = 100.0 * waiting.own_frac();
+        return (
+            Cause::Itself,
+            Some(format!("its threads stood {frac:.0} % of their time behind each other")),
+        );
+    }
+    if culprits.is_empty() { (Cause::None, None) } else { (Cause::Neighbour, None) }
+}
+
+/// Who makes it stand may be none of those that were looked at: its own clients, for one.
+fn others(waiting: &Waiting, params: &FindingParams) -> Option<String> {
+    let (effect_ln, frac) = waiting.others_ln_and_frac();
+    (effect_ln >= params.least_wait_ln).then(|| {
+        let percent = 100.0 * frac;
+        format!("its threads stood {percent:.0} % of the time behind others than those looked at")
+    })
+}
+
+fn in_words(culprit: &Culprit) -> String {
+    let Culprit { workload, confidence, resource, slowdown, experiments, .. } = culprit;
+    if let Some(frac) = culprit.stood_frac {
+        return format!(
+            "the victim's threads stood {:.0} % of the time in which they could run behind \
+             {workload}, which makes its requests {slowdown:.2} times as long (certain to {:.1} %)",
+            100.0 * frac,
+            100.0 * confidence
+        );
+    }
+    if *resource == Resource::Cpu {
+        return format!(
+            "held {experiments} times, {workload} made the victim's latency {slowdown:.2} times as \
+             long while it ran, but not its CPU time: it waits for CPUs (certain to {:.1} %)",
+            100.0 * confidence
+        );
+    }
+    match experiments {
+        0 => format!("{workload} was busy when the victim was slow; it was never held"),
+        _ => format!(
+            "held {experiments} times, {workload} made the victim {slowdown:.2} times as slow \
+             while it ran (certain to {:.1} %)",
+            100.0 * confidence
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::guilt::{GuiltParams, Measurement};
+    use super::super::waiting::WaitingParams;
+    use super::*;
+    use quell_types::{Time, Waits};
+
+    fn used() -> BTreeMap<Tenant, f64> {
+        [("jobs".into(), 0.5), ("backup".into(), 0.5)].into()
+    }
+
+    /// What is believed after these looks: (who was held, ln of the slowdown).
+    fn after(looks: &[(&str, f64)]) -> Guilt {
+        let mut guilt = Guilt::new(GuiltParams::default());
+        guilt.keep(&["backup".into(), "jobs".into()]);
+        for (held, ln_slowdown) in looks {
+            guilt.measure(&Measurement {
+                time: Time(1),
+                ln_slowdown: *ln_slowdown,
+                variance: 0.02 * 0.02,
+                doses_cpus: [((*held).into(), 0.5)].into(),
+                experiment: true,
+            });
+        }
+        guilt
+    }
+
+    fn judged(work: &Guilt, correlated: &[(Tenant, f64)], signs: VictimSigns) -> Finding {
+        let latency = &after(&[("jobs", 0.0), ("backup", 0.0)]);
+        let waiting = &Waiting::new(WaitingParams::default());
+        let evidence = Evidence { work, latency, cpus: &used(), correlated, waiting };
+        judge(&evidence, &signs, &FindingParams::default())
+    }
+
+    #[test]
+    fn who_was_shown_to_harm_is_named_with_its_effect() {
+        let guilt = after(&[("jobs", 0.3), ("backup", 0.0), ("jobs", 0.3), ("backup", 0.01)]);
+        let finding = judged(&guilt, &[], VictimSigns::default());
+        assert_eq!(finding.cause, Cause::Neighbour);
+        assert_eq!(finding.culprits.len(), 1, "{finding:?}");
+        let culprit = &finding.culprits[0];
+        assert_eq!((culprit.workload.as_str(), culprit.status), ("jobs", Standing::Named));
+        assert!((finding.slowdown - 1.35).abs() < 0.05, "{finding:?}");
+        assert!(finding.evidence[0].contains("held 2 times, jobs"), "{finding:?}");
+    }
+
+    #[test]
+    fn one_look_is_a_suspicion_however_clear() {
+        let finding = judged(&after(&[("jobs", 0.4)]), &[], VictimSigns::default());
+        assert_eq!(finding.culprits[0].status, Standing::Suspected);
+        assert_eq!(finding.cause, Cause::Neighbour);
+    }
+
+    #[test]
+    fn correlation_alone_suspects_and_never_those_whom_experiments_acquit() {
+        let innocent = after(&[("jobs", 0.0), ("jobs", 0.0)]);
+        let correlated = [("jobs".into(), 0.6), ("backup".into(), 0.5)];
+        let finding = judged(&innocent, &correlated, VictimSigns::default());
+        let found: Vec<_> =
+            finding.culprits.iter().map(|c| (c.workload.as_str(), c.status)).collect();
+        assert_eq!(found, [("backup", Standing::Suspected)]);
+        assert!((finding.slowdown - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn who_only_makes_it_wait_is_suspected_of_crowding() {
+        let work = &after(&[("jobs", 0.0), ("backup", 0.0)]);
+        let latency = &after(&[("jobs", 0.9), ("backup", 0.0), ("jobs", 0.9)]);
+        let waiting = &Waiting::new(WaitingParams::default());
+        let evidence = Evidence { work, latency, cpus: &used(), correlated: &[], waiting };
+        let finding = judge(&evidence, &VictimSigns::default(), &FindingParams::default());
+        let [culprit] = &finding.culprits[..] else { panic!("{finding:?}") };
+        assert_eq!(culprit.workload, "jobs".into());
+        assert_eq!((culprit.resource, culprit.status), (Resource::Cpu, Standing::Suspected));
+        assert!(finding.slowdown > 2.0 && finding.evidence[0].contains("waits for CPUs"));
+    }
+
+    #[test]
+    fn slowness_of_its_own_making_is_told_apart() {
+        let clear = after(&[("jobs", 0.0), ("backup", 0.0), ("jobs", 0.0), ("backup", 0.0)]);
+        let none = VictimSigns::default();
+        let table = [
+            (none, Cause::None),
+            (VictimSigns { throttled_frac: Some(0.3), ..none }, Cause::Itself),
+            (VictimSigns { load_frac: Some(1.1), ..none }, Cause::Itself),
+            (VictimSigns { steal_frac: Some(0.2), ..none }, Cause::Hypervisor),
+            (VictimSigns { steal_frac: Some(0.01), ..none }, Cause::None),
+        ];
+        for (signs, cause) in table {
+            let finding = judged(&clear, &[], signs);
+            assert_eq!(finding.cause, cause, "{signs:?}");
+            assert_eq!(finding.evidence.is_empty(), cause == Cause::None);
+        }
+        let guilty = after(&[("jobs", 0.3), ("jobs", 0.3)]);
+        let signs = VictimSigns { throttled_frac: Some(0.3), ..none };
+        assert_eq!(judged(&guilty, &[], signs).cause, Cause::Neighbour, "it was shown");
+    }
+
+    /// Ten seconds in which the victim uses 0.4 CPUs, and for each group the threads of the victim
+    /// that stand behind it and what it asks for.
+    fn stood(groups: &[(&str, f64, f64)], own: f64) -> Waiting {
+        let mut waiting = Waiting::new(WaitingParams::default());
+        let names: Vec<Tenant> = groups.iter().map(|(name, ..)| (*name).into()).collect();
+        waiting.keep(&names);
+        let behind = groups.iter().map(|(name, threads, _)| ((*name).into(), *threads)).collect();
+        let asked = groups.iter().map(|(name, _, cpus)| ((*name).into(), *cpus)).collect();
+        let waits = Waits { seconds: 0.25, running: 0.4, own, behind, ..Waits::default() };
+        (0..40).for_each(|_| waiting.see(&waits, &asked, 0.0));
+        waiting
+    }
+
+    fn judged_by_waits(groups: &[(&str, f64, f64)], own: f64, signs: VictimSigns) -> Finding {
+        let nothing = &Guilt::new(GuiltParams::default());
+        let cpus = groups.iter().map(|(name, ..)| ((*name).into(), 0.4)).collect();
+        let evidence = Evidence {
+            work: nothing,
+            latency: nothing,
+            cpus: &cpus,
+            correlated: &[],
+            waiting: &stood(groups, own),
+        };
+        judge(&evidence, &signs, &FindingParams::default())
+    }
+
+    fn standings(finding: &Finding) -> Vec<(&str, Standing)> {
+        finding.culprits.iter().map(|c| (c.workload.as_str(), c.status)).collect()
+    }
+
+    #[test]
+    fn who_asks_for_more_than_its_turn_is_named_and_who_shares_is_not() {
+        use Standing::{Named, Suspected};
+        let groups =
+            [("spin", 0.4, 4.0), ("some", 0.2, 0.8), ("one", 0.19, 1.0), ("ten", 0.01, 0.1)];
+        let finding = judged_by_waits(&groups, 0.0, VictimSigns::default());
+        assert_eq!(finding.cause, Cause::Neighbour);
+        assert_eq!(standings(&finding)[0], ("spin", Named), "{finding:#?}");
+        let mut rest = standings(&finding)[1..].to_vec();
+        rest.sort_by_key(|(name, _)| *name);
+        assert_eq!(rest, [("one", Suspected), ("some", Suspected)], "{finding:#?}");
+        let spin = &finding.culprits[0];
+        assert_eq!(spin.resource, Resource::Cpu);
+        assert!((spin.stood_frac.unwrap() - 0.33).abs() < 0.02, "{spin:?}");
+        assert!(finding.evidence[0].contains("stood 33 %"), "{:?}", finding.evidence);
+    }
+
+    #[test]
+    fn alike_spinners_are_all_named_and_share_the_slowdown() {
+        let groups = ["a", "b", "c", "d", "e"].map(|name| (name, 0.4, 1.0));
+        let finding = judged_by_waits(&groups, 0.0, VictimSigns::default());
+        assert_eq!(finding.culprits.len(), 5);
+        assert!(finding.culprits.iter().all(|c| c.status == Standing::Named), "{finding:#?}");
+        assert!((finding.slowdown - 6.0).abs() < 0.4, "2 threads stand, 0.4 run: {finding:#?}");
+        let each = finding.culprits[0].slowdown;
+        assert!(finding.culprits.iter().all(|c| (c.slowdown - each).abs() < 1e-9));
+    }
+
+    #[test]
+    fn shown_harm_in_caches_stands_and_another_is_named_for_the_cpu() {
+        let work = &after(&[("jobs", 0.3), ("backup", 0.0), ("jobs", 0.3), ("backup", 0.01)]);
+        let waiting = &stood(&[("jobs", 0.1, 1.0), ("backup", 0.2, 2.0)], 0.0);
+        let latency = &Guilt::new(GuiltParams::default());
+        let evidence = Evidence { work, latency, cpus: &used(), correlated: &[], waiting };
+        let finding = judge(&evidence, &VictimSigns::default(), &FindingParams::default());
+        let mut found: Vec<_> =
+            finding.culprits.iter().map(|c| (c.workload.as_str(), c.resource, c.status)).collect();
+        found.sort_by_key(|(name, ..)| *name);
+        let named = Standing::Named;
+        let wanted = [("backup", Resource::Cpu, named), ("jobs", Resource::Memory, named)];
+        assert_eq!(found, wanted, "{finding:#?}");
+    }
+
+    #[test]
+    fn standing_behind_its_own_threads_is_its_own_making() {
+        let finding = judged_by_waits(&[("jobs", 0.01, 0.5)], 0.3, VictimSigns::default());
+        assert_eq!((finding.cause, finding.culprits.len()), (Cause::Itself, 0), "{finding:?}");
+        assert!(finding.evidence[0].contains("behind each other"), "{finding:?}");
+        let beside = judged_by_waits(&[("jobs", 0.8, 2.0)], 0.3, VictimSigns::default());
+        assert_eq!(beside.cause, Cause::Neighbour, "{beside:?}");
+    }
+}
