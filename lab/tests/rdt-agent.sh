@@ -116,6 +116,16 @@ told_traffic() {
 		awk '$1 > 0 { print; found = 1; exit } END { exit !found }'
 }
 
+# A profile's model of a service's traffic, by ways and load.
+models_traffic() {
+	"$quell" profile --service store --rate 50 --peak 200 --only network-bandwidth \
+		--json /out/profile.json >/out/profile.log 2>&1 &&
+		jq -e '.bandwidth | (.counted_by | test("resctrl"))
+			and ([.points[].ways] | unique | length >= 2)
+			and ([.points[].load_frac] | unique | length == 5)
+			and ([.points[].bytes_per_s.value] | max > 0)' /out/profile.json
+}
+
 start_guard() {
 	"$quell" guard --service name=kv,cgroup=/service,p99=10s,ports=7001 \
 		--batch cgroup=/batch --batch cgroup=/more --state-dir "$state" \
@@ -148,6 +158,9 @@ check "doctor: ways, bandwidth, counters" equals "$(jq -r '.capabilities[]
 check "doctor: what the processor counted" grep -q "5120 MiB moved so far" /out/doctor.json
 check "what the processor counts grows" groups_move
 before=$(found)
+check "profile: a service's traffic by load and ways" models_traffic
+check "profile: leaves no group" equals "$(groups)" ""
+check "profile: all is as before, in the processor too" equals "$(found)" "$before"
 
 start_guard --law heracles --set law.heracles.top_period_s=2
 check "heracles: it guards" waits 90 grep -q guarding /out/guard.log

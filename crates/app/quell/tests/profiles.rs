@@ -229,6 +229,27 @@ fn the_impact_part_has_services_beside_programs() {
 }
 
 #[test]
+fn a_matrix_that_is_stopped_while_it_looks_for_the_peak_says_so() {
+    let mut child = Command::new(QUELL)
+        .args(["matrix", "store", "--loads", "0.5"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first rate that was tried; the search goes on for half a minute.
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut lines, &mut first).unwrap();
+    assert!(first.contains("looking for the peak"), "{first}");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut lines, &mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");
+    assert!(rest.contains("stopped") && !rest.contains("at 0.5"), "{rest}");
+}
+
+#[test]
 fn a_matrix_and_a_validation_that_are_stopped_write_what_they_have() {
     let folder = tempfile::tempdir().unwrap();
     let matrix = folder.path().join("matrix.json");

@@ -5,12 +5,15 @@ use anyhow::Context as _;
 use quell_pressure::{Bound, Stop, bind_all, spawn_bound};
 use quell_profiler::{Metric, ProfileError, Seats, Speed, Subject};
 use quell_service::{
-    Bench, Controls, Extent, KeyValueMix, LoadPlan, Profile, SearchParams, ServeOptions,
+    Bench, Controls, Extent, KeyValueMix, LoadPlan, PeakPlan, Profile, SearchParams, ServeOptions,
     ServerLaunch, ServiceSpec, StoreParams, Target,
 };
+use quell_types::{Gap, Reading};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Which service.
@@ -54,11 +57,13 @@ pub(crate) struct Loaded {
     seed: u64,
     stop: Stop,
     /// A server that is not the bench's own; dropped after it.
-    _server: Option<Bound>,
+    server: Option<Bound>,
 }
 
 /// Enough requests for a 95th percentile at the usual rates.
 const LEAST_WINDOW: Duration = Duration::from_millis(600);
+/// Ctrl-C ends a run within about this.
+const HEEDED: Duration = Duration::from_millis(50);
 /// A server listens within this.
 const READY: Duration = Duration::from_secs(10);
 
@@ -85,7 +90,7 @@ impl ServiceArgs {
         bind_all(&seats.pressure)?;
         let (bench, server) = opened.with_context(|| format!("cannot start {name}"))?;
         let (qps, slo_ms, stop) = (self.rate, self.slo_ms, stop.clone());
-        Ok(Loaded { bench, name, qps, slo_ms, seed: 1, stop, _server: server })
+        Ok(Loaded { bench, name, qps, slo_ms, seed: 1, stop, server })
     }
 }
 
@@ -130,6 +135,38 @@ impl Loaded {
         self.qps = qps;
     }
 
+    /// The process that serves.
+    ///
+    /// # Errors
+    /// Absent if it is not a process of its own.
+    pub(crate) fn pid(&self) -> Reading<u32> {
+        let own = self.server.as_ref().map(Bound::id);
+        let none = || Gap::absent("the service is not a process of its own");
+        own.or_else(|| self.bench.server_pid()).ok_or_else(none)
+    }
+
+    /// The highest rate that it sustains for ten seconds where it stands, in requests per second;
+    /// `say` hears of each rate that was tried.
+    pub(crate) fn find_peak(&self, say: &mut dyn FnMut(f64)) -> anyhow::Result<f64> {
+        let (running, over) = (Mutex::default(), AtomicBool::new(false));
+        let found = std::thread::scope(|scope| {
+            scope.spawn(|| heed(&self.stop, &running, &over));
+            let mut fresh = || {
+                let controls = Controls::default();
+                *running.lock().unwrap_or_else(PoisonError::into_inner) = controls.clone();
+                controls
+            };
+            let (base, plan) = (LoadPlan::default(), PeakPlan::default());
+            let found = self.bench.find_peak(&base, &plan, &mut fresh, &mut |p| say(p.qps));
+            over.store(true, Ordering::Relaxed);
+            found
+        });
+        if self.stop.requested() {
+            return Err(ProfileError::Stopped.into());
+        }
+        Ok(found.with_context(|| format!("the peak rate of {}", self.name))?.peak_qps)
+    }
+
     /// The 95th percentile over a window, in ms.
     pub(crate) fn p95_ms(&mut self, length: Duration) -> Result<f64, ProfileError> {
         if self.stop.requested() {
@@ -164,6 +201,16 @@ impl Loaded {
             return Err(ProfileError::Stalled(self.name.to_owned()));
         }
         Ok(run.sojourn.p95_ms)
+    }
+}
+
+/// Ends what runs when somebody asks, until all is over.
+fn heed(stop: &Stop, running: &Mutex<Controls>, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        if stop.wait(HEEDED) {
+            running.lock().unwrap_or_else(PoisonError::into_inner).stop();
+            std::thread::sleep(HEEDED);
+        }
     }
 }
 

@@ -23,9 +23,10 @@ pub(crate) struct Args {
     /// search, store or redis.
     #[arg(value_name = "SERVICE")]
     service: Service,
-    /// Requests per second that count as a load of 1.
+    /// Requests per second that count as a load of 1; the highest rate that the service sustains
+    /// on its CPUs if left out, which is looked for first (about half a minute).
     #[arg(long, value_name = "QPS")]
-    peak: f64,
+    peak: Option<f64>,
     /// Loads as shares of the peak.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [0.2, 0.4, 0.6, 0.8])]
     loads: Vec<f64>,
@@ -97,7 +98,9 @@ struct MatrixCell {
 const LONGEST_S: f64 = 1800.0;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    anyhow::ensure!(args.peak > 0.0 && args.peak < 1e7, "--peak {}: give a rate", args.peak);
+    if let Some(peak) = args.peak {
+        anyhow::ensure!(peak > 0.0 && peak < 1e7, "--peak {peak}: give a rate");
+    }
     anyhow::ensure!((1..=50).contains(&args.rounds), "--rounds {}: give 1 to 50", args.rounds);
     anyhow::ensure!(
         (0.05..=60.0).contains(&args.window),
@@ -129,6 +132,7 @@ struct Bench<'a> {
     seats: &'a Seats,
     topology: &'a Topology,
     stop: &'a Stop,
+    peak_qps: f64,
 }
 
 fn measured(
@@ -138,9 +142,10 @@ fn measured(
     stop: &Stop,
 ) -> anyhow::Result<Matrix> {
     let begun = Instant::now();
-    let bench = Bench { args, seats, topology, stop };
     let mut service = args.measure.service.open(args.service, seats, None, stop)?;
-    let mut matrix = Matrix::new(args, topology);
+    let peak_qps = peak(args, &service)?;
+    let bench = Bench { args, seats, topology, stop, peak_qps };
+    let mut matrix = Matrix::new(args, topology, peak_qps);
     let only = &args.measure.only;
     for antagonist in ANTAGONISTS {
         if !only.is_empty() && !only.contains(&antagonist.1) {
@@ -165,13 +170,22 @@ fn measured(
     Ok(matrix)
 }
 
+fn peak(args: &Args, service: &Loaded) -> anyhow::Result<f64> {
+    if let Some(given) = args.peak {
+        return Ok(given);
+    }
+    let found = service.find_peak(&mut |qps| eprintln!("looking for the peak: {qps:.0}/s"))?;
+    eprintln!("peak: {found:.0} requests/s");
+    Ok(found)
+}
+
 impl Matrix {
-    fn new(args: &Args, topology: &Topology) -> Matrix {
+    fn new(args: &Args, topology: &Topology, peak_qps: f64) -> Matrix {
         Matrix {
             schema: "quell.matrix/1".to_owned(),
             machine: Machine::of(topology),
             service: format!("{:?}", args.service).to_lowercase(),
-            peak_qps: args.peak,
+            peak_qps,
             cells: Vec::new(),
             absent: BTreeMap::new(),
             ended_early: None,
@@ -210,6 +224,7 @@ impl Bench<'_> {
     ) -> anyhow::Result<()> {
         let running = self.antagonist(resource, pressure)?;
         for &load in &self.args.loads {
+            service.set_rate(load * self.peak_qps);
             let cell = cell(self.args, service, &running, (name, percent, load))?;
             let found = cell.p95_percent_of_alone;
             eprintln!("{name} at {load}: {:.0} % of alone", found.value);
@@ -240,7 +255,6 @@ fn cell(
     antagonist: &Running,
     (name, percent, load): (&str, f64, f64),
 ) -> anyhow::Result<MatrixCell> {
-    service.set_rate(load * args.peak);
     let window = Duration::from_secs_f64(args.window);
     antagonist.turn_to(Intensity::ZERO);
     let (mut before, mut ratios, mut alone) = (service.p95_ms(window)?, Vec::new(), Vec::new());

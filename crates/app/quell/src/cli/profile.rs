@@ -50,8 +50,8 @@ pub(crate) struct Args {
     yardsticks: bool,
     #[command(flatten)]
     who: Who,
-    /// A service's rate that counts as a load of 1: its memory traffic is then measured load by load,
-    /// where the machine counts it.
+    /// A service's rate that counts as a load of 1, for its memory traffic load by load where the
+    /// machine counts it; what it sustains if left out, which a quick profile does not look for.
     #[arg(long, value_name = "QPS", requires = "service")]
     peak: Option<f64>,
     /// Keeps the profile, in this store or in profiles.sqlite of the state folder.
@@ -154,7 +154,12 @@ fn at_the_desk(
     };
     let mut loaded = args.measure.service.open(service, &options.seats, None, stop)?;
     let mut found = profile(&mut loaded, options, topology, stop, begun, &mut tell)?;
-    match traffic::model(&mut loaded, args.peak, &options.seats.workload, topology) {
+    let model = if args.quick && args.peak.is_none() {
+        Err("a quick profile leaves it out, unless --peak is given".to_owned())
+    } else {
+        traffic::model(&mut loaded, args.peak, &options.seats.workload, topology)
+    };
+    match model {
         Ok(model) => found.bandwidth = Some(model),
         Err(why) => found.bandwidth_absent = Some(why),
     }

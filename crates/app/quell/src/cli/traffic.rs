@@ -1,8 +1,11 @@
 //! The memory traffic of a service under load, step by step, for `quell profile --service`.
 
+mod class;
+
 use super::latency::Loaded;
+use class::Class;
 use quell_counters::{MemoryTraffic, Target};
-use quell_profiler::{BandwidthModel, BandwidthStep, Rig, bandwidth, bandwidth_steps};
+use quell_profiler::{BandwidthModel, BandwidthStep, ProfileError, Rig, bandwidth, bandwidth_steps};
 use quell_types::{CpuSet, Gap, Reading, Topology};
 use std::time::{Duration, Instant};
 
@@ -12,10 +15,13 @@ const LOADS: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
 const ROUNDS: usize = 3;
 /// The length of a look.
 const WINDOW: Duration = Duration::from_millis(700);
+/// A cache that was divided anew is filled anew within this.
+const SETTLED: Duration = Duration::from_millis(200);
 /// Of all x86 and most others.
 const USUAL_LINE_BYTES: u32 = 64;
 
-/// The model of a service that sits on these CPUs, loaded up to `peak` requests per second.
+/// The model of a service that sits on these CPUs, loaded up to `peak` requests per second, or up
+/// to what it sustains.
 ///
 /// # Errors
 /// Why there is none, for people.
@@ -25,38 +31,97 @@ pub(super) fn model(
     cpus: &CpuSet,
     topology: &Topology,
 ) -> Result<BandwidthModel, String> {
-    let peak = peak.ok_or("name the rate that counts as a load of 1 with --peak")?;
-    MemoryTraffic::usable().map_err(|gap| format!("memory traffic is not counted here: {gap}"))?;
+    let counter = Counter::open(service, cpus, topology)
+        .map_err(|gap| format!("memory traffic is not counted here: {gap}"))?;
+    let mut say = |qps: f64| eprintln!("looking for the peak: {qps:.0}/s");
+    let peak = match peak {
+        Some(given) => given,
+        None => service.find_peak(&mut say).map_err(|error| format!("{error:#}"))?,
+    };
+    let cores = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
+    let steps = bandwidth_steps(&LOADS, &[cores], &counter.ways());
+    bandwidth(&mut OnItsCpus { service, counter, peak }, peak, &steps, ROUNDS)
+}
+
+/// Who counts: its class of resctrl, which has its ways too, else misses on its CPUs.
+enum Counter {
+    Class(Box<Class>),
+    Misses(MemoryTraffic),
+}
+
+impl Counter {
+    fn open(service: &Loaded, cpus: &CpuSet, topology: &Topology) -> Reading<Self> {
+        match Class::around(service.pid()?) {
+            Ok(class) => Ok(Self::Class(Box::new(class))),
+            Err(without) => match misses(cpus, topology) {
+                Ok(counter) => Ok(Self::Misses(counter)),
+                Err(gap) => Err(Gap::absent(format!("resctrl: {without}; perf: {gap}"))),
+            },
+        }
+    }
+
+    fn ways(&self) -> Vec<u32> {
+        match self {
+            Self::Class(class) => class.counts(),
+            Self::Misses(_) => Vec::new(),
+        }
+    }
+
+    fn set_ways(&self, count: u32) -> Result<(), String> {
+        match self {
+            Self::Class(class) => class.set_ways(count),
+            Self::Misses(_) => Err("ways cannot be set here".to_owned()),
+        }
+    }
+
+    fn bytes(&mut self) -> Reading<u64> {
+        match self {
+            Self::Class(class) => class.bytes(),
+            Self::Misses(counter) => Ok(counter.read()?.bytes),
+        }
+    }
+}
+
+fn misses(cpus: &CpuSet, topology: &Topology) -> Reading<MemoryTraffic> {
+    MemoryTraffic::usable()?;
     let line = topology.caches.iter().max_by_key(|cache| cache.level).map(|c| c.line_bytes);
     let line = line.filter(|bytes| *bytes > 0).unwrap_or(USUAL_LINE_BYTES);
     let counter = MemoryTraffic::open(&Target::Cpus(cpus.clone()), line);
-    let counter = counter.map_err(|error| error.to_string())?;
-    let cores = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
-    let mut rig = OnItsCpus { service, counter, peak };
-    bandwidth(&mut rig, peak, &bandwidth_steps(&LOADS, &[cores], &[]), ROUNDS)
+    counter.map_err(|error| Gap::failed(error.to_string()))
 }
 
-/// The service alone on its CPUs, whose misses are counted.
+/// The service alone on its CPUs.
 struct OnItsCpus<'a> {
     service: &'a mut Loaded,
-    counter: MemoryTraffic,
+    counter: Counter,
     peak: f64,
 }
 
 impl Rig for OnItsCpus<'_> {
     fn set(&mut self, step: &BandwidthStep) -> Result<(), String> {
         self.service.set_rate(step.load_frac * self.peak);
-        Ok(())
+        step.ways.map_or(Ok(()), |count| self.counter.set_ways(count))?;
+        match self.service.p95_ms(SETTLED) {
+            // At low rates nobody may have asked in so short a time.
+            Err(ProfileError::Stopped) => Err(ProfileError::Stopped.to_string()),
+            _ => Ok(()),
+        }
     }
 
     fn bytes_per_s(&mut self) -> Reading<f64> {
-        let (begun, before) = (Instant::now(), self.counter.read()?.bytes);
+        let (begun, before) = (Instant::now(), self.counter.bytes()?);
         self.service.p95_ms(WINDOW).map_err(|error| Gap::failed(error.to_string()))?;
-        let (bytes, seconds) = (self.counter.read()?.bytes, begun.elapsed().as_secs_f64());
+        let (bytes, seconds) = (self.counter.bytes()?, begun.elapsed().as_secs_f64());
         Ok(bytes.saturating_sub(before) as f64 / seconds)
     }
 
     fn counted_by(&self) -> String {
-        "misses of the last-level cache on the service's CPUs × line size, by perf".to_owned()
+        match self.counter {
+            Counter::Class(_) => "a class of service of its own, by resctrl",
+            Counter::Misses(_) => {
+                "misses of the last-level cache on the service's CPUs × line size, by perf"
+            }
+        }
+        .to_owned()
     }
 }
