@@ -62,6 +62,12 @@ bench: $(QUELL) setup
 	$(SUDO) $(QUELL) bench signal --halting --json bench-signal-halting.json
 	$(SUDO) $(QUELL) pressure validate --parts linearity,timing --report bench-pressure
 	$(SUDO) $(QUELL) pressure validate --parts impact,crosstalk --rounds 3 --report bench-crosstalk
+	$(SUDO) $(QUELL) matrix search --report bench-matrix-search
+	$(SUDO) $(QUELL) matrix store --report bench-matrix-store
+	sh docs/experiments/prediction-inputs.sh /tmp/quell-inputs
+	$(SUDO) $(QUELL) profile --quick -- gzip -c -1 /tmp/quell-inputs/some.txt
+	$(SUDO) $(QUELL) profile -- gzip -c -1 /tmp/quell-inputs/some.txt
+	$(SUDO) $(QUELL) predict --check docs/experiments/prediction-programs.txt --rounds 4 --json bench-predict.json
 	$(SUDO) $(QUELL) trial polluter --trials 60 --json bench-trial.json
 	$(SUDO) $(QUELL) trial polluter --trials 60 --harm none --json bench-trial-none.json
 	QUELL_KILL_ROUNDS=100 $(CARGO) $(RUNNER) test --package quell --test guard -- deaths

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes the inputs of prediction-programs.txt, the same each time: 40 MB in the folder given.
 set -eu
-cd "${1:?give a folder}"
+mkdir -p "${1:?give a folder}"
+cd "$1"
 seq 1 400000 | awk 'BEGIN { srand(7) }
   { printf "%d %d name%d\n", $1, int(rand() * 1000000), int(rand() * 50000) }' > lines.txt
 head -c 4000000 lines.txt > some.txt
