@@ -158,7 +158,7 @@ check "doctor: ways, bandwidth, counters" equals "$(jq -r '.capabilities[]
 check "doctor: what the processor counted" grep -q "5120 MiB moved so far" /out/doctor.json
 check "what the processor counts grows" groups_move
 before=$(found)
-check "profile: a service's traffic by load and ways" models_traffic
+check "profile: a service's traffic by load and ways" waits 120 models_traffic
 check "profile: leaves no group" equals "$(groups)" ""
 check "profile: all is as before, in the processor too" equals "$(found)" "$before"
 
