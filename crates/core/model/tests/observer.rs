@@ -61,7 +61,7 @@ fn sample(ms: u64, web: TenantReading, jobs: TenantReading) -> Sample {
         },
         tenants: BTreeMap::from([("web".into(), web), ("jobs".into(), jobs)]),
         links: BTreeMap::new(),
-        knobs: BTreeMap::new(),
+        knobs: std::sync::Arc::default(),
         tasks: vec![],
         experiments: vec![],
         probes: vec![],

@@ -85,9 +85,12 @@ impl World {
         let mut moved = 0.0f64;
         let mut inserts = std::mem::take(&mut self.scratch.inserts);
         let mut most = std::mem::take(&mut self.scratch.most);
-        most.clear();
-        let set = |work: &Work| work.program.phases[work.phase].working_set_bytes;
-        most.extend(self.works.iter().map(set));
+        // Only of what ran is the working set looked at.
+        most.resize(self.works.len(), 0.0);
+        for index in &self.active {
+            let cell = &self.cells[*index];
+            most[cell.work] = self.phase_of(cell).working_set_bytes;
+        }
         for (domain, cache) in self.caches.iter_mut().enumerate() {
             inserts.clear();
             inserts.resize(self.works.len(), 0.0);
@@ -154,9 +157,9 @@ impl World {
         let power = &self.machine.power;
         let seconds = span_ns / 1e9;
         let part = seconds / (seconds + power.time_constant_s);
-        for cpu in &mut self.cpus {
-            let watts = power.core_w * std::mem::take(&mut cpu.heat) / span_ns;
-            cpu.warmth_w += part * (watts - cpu.warmth_w);
+        for (heat, warmth_w) in self.heat.iter_mut().zip(&mut self.warmth_w) {
+            let watts = power.core_w * std::mem::take(heat) / span_ns;
+            *warmth_w += part * (watts - *warmth_w);
         }
     }
 
@@ -164,8 +167,8 @@ impl World {
     /// cores are on average.
     pub(crate) fn celsius(&self) -> Vec<f64> {
         let core_w = |cpu: usize| {
-            let sibling = self.shape.cpus[cpu].sibling.map_or(0.0, |s| self.cpus[s].warmth_w);
-            self.cpus[cpu].warmth_w + sibling
+            let sibling = self.shape.cpus[cpu].sibling.map_or(0.0, |s| self.warmth_w[s]);
+            self.warmth_w[cpu] + sibling
         };
         let mut sums = vec![(0.0, 0.0); self.sockets.len()];
         for (cpu, place) in self.shape.cpus.iter().enumerate() {
