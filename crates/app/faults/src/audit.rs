@@ -27,7 +27,7 @@ mod ownership;
 use crate::KnobKind;
 use crate::arena::Server;
 use crate::director::Phase;
-use crate::laws::{self, polluters::HeldSteps};
+use crate::laws::{self, polluters::Watch};
 use crate::plan::Plan;
 use crate::sink::Journal;
 use ownership::Ownership;
@@ -63,7 +63,7 @@ pub(crate) struct Audit {
     /// Knobs as wanted, and since when, while all is calm.
     wanted: BTreeMap<Knob, (Setting, f64)>,
     steps: u64,
-    held_steps: HeldSteps,
+    watch: Watch,
     held_since_s: Option<f64>,
     barred: bool,
 }
@@ -95,7 +95,7 @@ impl Audit {
             breach: None,
             wanted: BTreeMap::new(),
             steps: 0,
-            held_steps: HeldSteps::new(),
+            watch: Watch::default(),
             held_since_s: None,
             barred: false,
         }
@@ -135,7 +135,7 @@ impl Audit {
         (self.breach, self.held_since_s) = (None, None);
         self.given_up.clear();
         self.wanted.clear();
-        self.held_steps.clear();
+        self.watch = Watch::default();
         self.read_journal(0.0);
     }
 
@@ -264,7 +264,7 @@ impl Audit {
             .or_else(|| self.safe_side(view))
             .or_else(|| self.breach_met(view))
             .or_else(|| self.lawful(view))
-            .or_else(|| laws::polluters::starved(view, &mut self.held_steps))
+            .or_else(|| self.polluters(view))
             .or_else(|| self.repaired(view));
         self.broken = self.broken.take().or(found);
     }
@@ -272,9 +272,16 @@ impl Audit {
     /// What the essays of the law and of those beside it promise.
     fn lawful(&self, view: &View<'_>) -> Option<String> {
         let left = |knob: &Knob| self.is_given_up(knob);
-        let one = |law: &Law| laws::check(*law, view, &left);
-        let blame = || laws::polluters::check(view, &self.limitable, &left);
-        self.laws.iter().find_map(one).or_else(blame)
+        self.laws.iter().find_map(|law| laws::check(*law, view, &left))
+    }
+
+    /// What those promise that slow whoever locks the bus or heats a socket.
+    fn polluters(&mut self, view: &View<'_>) -> Option<String> {
+        let mut watch = std::mem::take(&mut self.watch);
+        let left = |knob: &Knob| self.is_given_up(knob);
+        let found = laws::polluters::check(view, &mut watch, &self.limitable, &left);
+        self.watch = watch;
+        found
     }
 
     fn is_given_up(&self, knob: &Knob) -> bool {

@@ -44,9 +44,8 @@ impl Drawing {
 
     /// Sites that it knows.
     pub(crate) fn sites(self) -> Vec<Site> {
-        let is_new = |site: &Site| {
-            matches!(site, Site::Set(KnobKind::Duty) | Site::Restore(KnobKind::Duty))
-        };
+        let is_new =
+            |site: &Site| matches!(site, Site::Set(KnobKind::Duty) | Site::Restore(KnobKind::Duty));
         Site::all().into_iter().filter(|site| self == Self::Third || !is_new(site)).collect()
     }
 

@@ -10,9 +10,7 @@ use std::collections::BTreeSet;
 
 /// Whether a law ever writes such a knob.
 pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
-    use KnobKind::{
-        Bandwidth, Cpus, Duty, Egress, Freezer, Frequency, Idle, Memory, Ways, Weight,
-    };
+    use KnobKind::{Bandwidth, Cpus, Duty, Egress, Freezer, Frequency, Idle, Memory, Ways, Weight};
     match law {
         Law::None => false,
         Law::OsOnly => matches!(kind, Weight | Idle),

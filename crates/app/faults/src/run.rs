@@ -1,7 +1,7 @@
 //! Episode after episode.
 
-use crate::episode::play;
 use crate::drawing::seed_at;
+use crate::episode::play;
 use crate::plan::Plan;
 use crate::report::{BrokenSeed, FaultReport};
 use crate::{Cell, Coverage, Played};

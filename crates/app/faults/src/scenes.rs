@@ -7,9 +7,7 @@ use crate::drawing::Drawing;
 use crate::{Cell, KnobKind, Site};
 use quell_policy::Law;
 use quell_sim::{Load, Machine, Program, Scene, SimBatch, SimService, preset, program};
-use quell_types::{
-    BatchSpec, BytesPerSecond, Knob, LinkSpec, ServiceSpec, Setting, Slo, Tenant,
-};
+use quell_types::{BatchSpec, BytesPerSecond, Knob, LinkSpec, ServiceSpec, Setting, Slo, Tenant};
 use std::fmt::Write;
 
 /// Name of the program that tasks of the queue run.

@@ -98,7 +98,11 @@ mod tests {
             }
             skipped.skip_normals(count);
             for _ in 0..3 {
-                assert_eq!(drawn.normal().to_bits(), skipped.normal().to_bits(), "{before} {count}");
+                assert_eq!(
+                    drawn.normal().to_bits(),
+                    skipped.normal().to_bits(),
+                    "{before} {count}"
+                );
             }
         }
     }

@@ -8,6 +8,7 @@
 
 mod agenda;
 mod group;
+mod heat;
 mod pages;
 mod pause;
 mod place;
@@ -145,6 +146,10 @@ struct Cell {
     /// Nanoseconds per instruction spent waiting for memory.
     waiting_ns: f64,
     mpki: f64,
+    /// Nanoseconds per instruction that it would wait for idle memory at home.
+    home_wait_ns: f64,
+    /// Bytes moved since the last tick.
+    bytes: f64,
     ran_ns: f64,
     /// Run time weighted with the speed of cores and siblings.
     effective_ns: f64,
@@ -180,6 +185,8 @@ pub(crate) struct World {
     /// Counts the states of the hardware.
     epoch: u64,
     node_load: Vec<f64>,
+    /// What queueing at each node adds to an access.
+    node_queue: Vec<f64>,
     link_load: Vec<f64>,
     server_blocked: Vec<f64>,
     /// The share of the locks that programs would make for which a server's bus has time.
@@ -252,6 +259,7 @@ impl World {
             active: Vec::new(),
             epoch: 1,
             node_load: vec![0.0; machine.nodes()],
+            node_queue: vec![0.0; machine.nodes()],
             link_load: vec![0.0; sockets],
             server_blocked: vec![0.0; machine.servers as usize],
             lock_room: vec![1.0; machine.servers as usize],

@@ -6,33 +6,55 @@ use quell_policy::Law;
 use quell_types::{CpuSet, Knob, Setting, Tenant};
 use std::collections::BTreeMap;
 
-/// So long after the last fault such a law has looked again who runs where: the longest period of
-/// the scenes, and some samples.
-const LOOKED_AFTER_S: f64 = 6.0;
+/// So long after the last fault, and after a CPU set changed, such a law has looked again who runs
+/// where: a second, and some samples.
+const LOOKED_AFTER_S: f64 = 4.0;
 /// A group that is held by its freezer runs in one of so many periods, at least.
 const PERIODS: u32 = 16;
 
-/// For how many steps running such a law held each group by its freezer.
-pub(crate) type HeldSteps = BTreeMap<Tenant, u32>;
+/// What is remembered from step to step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    /// For how many steps running such a law held each group by its freezer.
+    held: BTreeMap<Tenant, u32>,
+    /// CPU sets as they really stand, and since when.
+    sets: BTreeMap<Knob, Setting>,
+    since_s: f64,
+}
+
+impl Watch {
+    fn follow(&mut self, view: &View<'_>) {
+        let is_set = |knob: &Knob| matches!(knob, Knob::Cpus { .. });
+        let sets = view.server.standing().iter().filter(|(knob, _)| is_set(knob));
+        if !sets.clone().eq(self.sets.iter()) {
+            self.sets = sets.map(|(knob, to)| (knob.clone(), to.clone())).collect();
+            self.since_s = view.now_s;
+        }
+    }
+}
 
 /// What does not hold of what they want.
 pub(crate) fn check(
     view: &View<'_>,
+    watch: &mut Watch,
     limitable: &[Tenant],
     left_to_others: &dyn Fn(&Knob) -> bool,
 ) -> Option<String> {
+    watch.follow(view);
     if view.held {
         return None;
     }
+    let looked = view.calm_s.min(view.now_s - watch.since_s) >= LOOKED_AFTER_S;
     let found = spared(view, limitable)
-        .or_else(|| of_one_owner(view, limitable))
-        .or_else(|| cores_are_even(view, left_to_others));
+        .or_else(|| if looked { of_one_owner(view, limitable) } else { None })
+        .or_else(|| cores_are_even(view, left_to_others))
+        .or_else(|| starved(view, &mut watch.held));
     found.map(|what| format!("law: polluters: {what}"))
 }
 
 /// Counts the steps in which groups are held by their freezers; answers who never runs.
-pub(crate) fn starved(view: &View<'_>, steps: &mut HeldSteps) -> Option<String> {
-    if view.held || view.trouble {
+fn starved(view: &View<'_>, steps: &mut BTreeMap<Tenant, u32>) -> Option<String> {
+    if view.trouble {
         steps.clear();
         return None;
     }
@@ -44,7 +66,7 @@ pub(crate) fn starved(view: &View<'_>, steps: &mut HeldSteps) -> Option<String> 
     steps.retain(|tenant, _| now.contains(tenant));
     now.into_iter().for_each(|tenant| *steps.entry(tenant).or_default() += 1);
     let (tenant, count) = steps.iter().find(|(_, count)| **count > PERIODS)?;
-    Some(format!("law: polluters: {tenant} is held for {count} periods running"))
+    Some(format!("{tenant} is held for {count} periods running"))
 }
 
 /// What stands by their wish.
@@ -64,9 +86,6 @@ fn spared(view: &View<'_>, limitable: &[Tenant]) -> Option<String> {
 /// Clocks and frequencies are those of cores that one tenant has for itself, and that one may be
 /// limited.
 fn of_one_owner(view: &View<'_>, limitable: &[Tenant]) -> Option<String> {
-    if view.calm_s < LOOKED_AFTER_S {
-        return None;
-    }
     for (knob, to) in theirs(view) {
         let (Knob::DutyCycle { cpu } | Knob::FrequencyMax { cpu }) = knob else { continue };
         let core = view.setup.topology.siblings(*cpu);
