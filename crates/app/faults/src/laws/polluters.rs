@@ -6,8 +6,8 @@ use quell_policy::Law;
 use quell_types::{CpuSet, Knob, Setting, Tenant};
 use std::collections::BTreeMap;
 
-/// So long after the last fault, and after a CPU set changed, such a law has looked again who runs
-/// where: a second, and some samples.
+/// So long after the last fault has ended, and after a CPU set changed, such a law has looked again
+/// who runs where: a second, and some samples.
 const LOOKED_AFTER_S: f64 = 4.0;
 /// A group that is held by its freezer runs in one of so many periods, at least.
 const PERIODS: u32 = 16;
@@ -17,8 +17,9 @@ const PERIODS: u32 = 16;
 pub(crate) struct Watch {
     /// For how many steps running such a law held each group by its freezer.
     held: BTreeMap<Tenant, u32>,
-    /// CPU sets as they really stand, and since when.
+    /// CPU sets as they really stand.
     sets: BTreeMap<Knob, Setting>,
+    /// Since when they stand so and nothing goes wrong.
     since_s: f64,
 }
 
@@ -26,8 +27,12 @@ impl Watch {
     fn follow(&mut self, view: &View<'_>) {
         let is_set = |knob: &Knob| matches!(knob, Knob::Cpus { .. });
         let sets = view.server.standing().iter().filter(|(knob, _)| is_set(knob));
-        if !sets.clone().eq(self.sets.iter()) {
+        let same = sets.clone().eq(self.sets.iter());
+        if !same {
             self.sets = sets.map(|(knob, to)| (knob.clone(), to.clone())).collect();
+        }
+        // A sensor may say for some samples that a tenant is gone.
+        if !same || view.calm_s <= 0.0 {
             self.since_s = view.now_s;
         }
     }
@@ -44,7 +49,7 @@ pub(crate) fn check(
     if view.held {
         return None;
     }
-    let looked = view.calm_s.min(view.now_s - watch.since_s) >= LOOKED_AFTER_S;
+    let looked = view.now_s - watch.since_s >= LOOKED_AFTER_S;
     let found = spared(view, limitable)
         .or_else(|| if looked { of_one_owner(view, limitable) } else { None })
         .or_else(|| cores_are_even(view, left_to_others))

@@ -39,8 +39,10 @@
 //! | `relaxing` | the socket is well below its quota | a step up |
 //! | `relaxed` | whole again, or no longer to be limited | released |
 //!
-//! **Invariants.** Only clock modulation and top frequencies are written; never of the host, of a
-//! core that two tenants share, of a service that keeps its objective or that nobody named.
+//! **Invariants**, checked after every step of every fault run (`quell-faults`; that a named
+//! service is spared while it keeps its objective, by unit tests). Only clock modulation and top
+//! frequencies are written; never of the host, of a core that two tenants share, of a service that
+//! keeps its objective or that nobody named.
 //!
 //! Source.
 
@@ -197,7 +199,8 @@ impl PowerLaw {
         self.sockets.values_mut().for_each(|throttle| throttle.keep(&ours));
         let theirs = setup.managed_cpus.difference(&ours);
         let clocks = theirs.iter().map(|cpu| Knob::DutyCycle { cpu });
-        let shared = frequency_domains(setup).into_iter().filter(|(_, cpus)| !cpus.is_subset(&ours));
+        let shared =
+            frequency_domains(setup).into_iter().filter(|(_, cpus)| !cpus.is_subset(&ours));
         let frequencies = shared.map(|(cpu, _)| Knob::FrequencyMax { cpu });
         for knob in clocks.chain(frequencies) {
             self.ledger.release(knob, &Reason::polluter("relaxed", Vec::new()));
