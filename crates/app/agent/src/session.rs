@@ -227,8 +227,12 @@ impl<P: Platform, D: Decisions> Session<P, D> {
         }
     }
 
-    /// After a rotation: what stands is written down again, with the time since when it stands.
+    /// After a rotation: what stands is written down again, with the time since when it stands,
+    /// and before it what other laws wish, which stands once the one above lets go.
     fn write_standing(&mut self, sample: &Sample) -> Result<(), StoreError> {
+        for (knob, wish) in self.engine.outvoted() {
+            self.log.append(&entry_of(knob, wish, sample)).map(drop)?;
+        }
         for (knob, standing) in self.engine.standing() {
             self.log.append(&entry_of(knob, standing, sample)).map(drop)?;
         }

@@ -27,7 +27,8 @@ mod ownership;
 use crate::KnobKind;
 use crate::arena::Server;
 use crate::director::Phase;
-use crate::laws;
+use crate::laws::{self, polluters::Watch};
+use crate::plan::Plan;
 use crate::sink::Journal;
 use ownership::Ownership;
 use quell_control::{Engine, Entry, Note, round_to_range, same_setting};
@@ -47,6 +48,10 @@ struct Breach {
 #[derive(Debug)]
 pub(crate) struct Audit {
     law: Law,
+    /// It and those beside it.
+    laws: Vec<Law>,
+    /// Whom laws that hold polluters back may hold back.
+    limitable: Vec<Tenant>,
     period_s: f64,
     journal: Journal,
     ownership: Ownership,
@@ -58,6 +63,7 @@ pub(crate) struct Audit {
     /// Knobs as wanted, and since when, while all is calm.
     wanted: BTreeMap<Knob, (Setting, f64)>,
     steps: u64,
+    watch: Watch,
     held_since_s: Option<f64>,
     barred: bool,
 }
@@ -75,9 +81,11 @@ pub(crate) struct View<'a> {
 }
 
 impl Audit {
-    pub(crate) fn new(law: Law, period_s: f64, journal: Journal, server: &Server) -> Self {
+    pub(crate) fn new(plan: &Plan, period_s: f64, journal: Journal, server: &Server) -> Self {
         Self {
-            law,
+            law: plan.law,
+            laws: [&[plan.law][..], &plan.beside].concat(),
+            limitable: plan.limitable.clone(),
             period_s,
             journal,
             ownership: Ownership::new(server),
@@ -87,6 +95,7 @@ impl Audit {
             breach: None,
             wanted: BTreeMap::new(),
             steps: 0,
+            watch: Watch::default(),
             held_since_s: None,
             barred: false,
         }
@@ -126,6 +135,7 @@ impl Audit {
         (self.breach, self.held_since_s) = (None, None);
         self.given_up.clear();
         self.wanted.clear();
+        self.watch = Watch::default();
         self.read_journal(0.0);
     }
 
@@ -197,7 +207,8 @@ impl Audit {
             self.breaks(format!("valid: {knob} is asked to be {to}, which it does not take"));
         }
         let by_law = phase == Phase::Guard && !trouble;
-        let may = KnobKind::of(knob).is_some_and(|kind| laws::may_write(self.law, kind));
+        let may = KnobKind::of(knob)
+            .is_some_and(|kind| self.laws.iter().any(|law| laws::may_write(*law, kind)));
         if by_law && !may {
             self.breaks(format!("law: {} writes {knob}", self.law));
         }
@@ -252,9 +263,25 @@ impl Audit {
             .or_else(|| self.explained(view))
             .or_else(|| self.safe_side(view))
             .or_else(|| self.breach_met(view))
-            .or_else(|| laws::check(self.law, view, &|knob| self.is_given_up(knob)))
+            .or_else(|| self.lawful(view))
+            .or_else(|| self.polluters(view))
             .or_else(|| self.repaired(view));
         self.broken = self.broken.take().or(found);
+    }
+
+    /// What the essays of the law and of those beside it promise.
+    fn lawful(&self, view: &View<'_>) -> Option<String> {
+        let left = |knob: &Knob| self.is_given_up(knob);
+        self.laws.iter().find_map(|law| laws::check(*law, view, &left))
+    }
+
+    /// What those promise that slow whoever locks the bus or heats a socket.
+    fn polluters(&mut self, view: &View<'_>) -> Option<String> {
+        let mut watch = std::mem::take(&mut self.watch);
+        let left = |knob: &Knob| self.is_given_up(knob);
+        let found = laws::polluters::check(view, &mut watch, &self.limitable, &left);
+        self.watch = watch;
+        found
     }
 
     fn is_given_up(&self, knob: &Knob) -> bool {

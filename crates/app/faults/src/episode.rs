@@ -113,9 +113,10 @@ impl<'a> Episode<'a> {
     fn first_arena(&self) -> Result<Arena, String> {
         let life = Life::default();
         let server = SimServer::with_journal(&self.plan.scene, self.knob_store(&life));
-        let server = server.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        let mut server = server.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        self.plan.pins.iter().try_for_each(|(knob, to)| server.change_behind(knob, to))?;
         let period_s = self.plan.config.agent.fast_interval.as_secs_f64();
-        let audit = Audit::new(self.plan.law, period_s, self.journal.clone(), &server);
+        let audit = Audit::new(self.plan, period_s, self.journal.clone(), &server);
         let mut arena = self.arena(server, life, audit);
         self.open_queue(&mut arena);
         Ok(arena)

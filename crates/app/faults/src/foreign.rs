@@ -45,7 +45,7 @@ pub(crate) fn any_setting(dice: &mut Dice, range: &KnobRange) -> Setting {
 }
 
 /// Any of them, at least one.
-fn some_of(dice: &mut Dice, within: &CpuSet) -> CpuSet {
+pub(crate) fn some_of(dice: &mut Dice, within: &CpuSet) -> CpuSet {
     let all: Vec<u32> = within.iter().collect();
     let mut set: CpuSet = all.iter().copied().filter(|_| dice.one_in(2)).collect();
     if set.is_empty() {

@@ -46,19 +46,27 @@ pub enum FaultKind {
     ClockJump,
     /// Somebody sets the clock that people read, ahead or back.
     ClockSet,
+    /// The machine's sensors (bus locks, temperatures, power) show what they showed before, for a
+    /// while.
+    HardwareStall,
+    /// The machine's sensors show a multiple of what is, for a while.
+    HardwareLie,
+    /// The machine's sensors, or some CPUs of theirs, are gone for a while.
+    HardwareVanish,
     /// Two of the others at once.
     Two,
 }
 
 use FaultKind::{
     ClockJump, ClockSet, CounterWrap, CpuUnplugged, DeathAfter, DeathBefore, DiskFull,
-    ForeignWrite, LateWrite, LostWrite, RefusedWrite, SensorJump, SensorLie, SensorSilent,
-    SensorStall, SensorVanish, Two, WorkloadDies, WorkloadForks, WorkloadMoves, WorkloadReturns,
+    ForeignWrite, HardwareLie, HardwareStall, HardwareVanish, LateWrite, LostWrite, RefusedWrite,
+    SensorJump, SensorLie, SensorSilent, SensorStall, SensorVanish, Two, WorkloadDies,
+    WorkloadForks, WorkloadMoves, WorkloadReturns,
 };
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [FaultKind; 21] = [
+    pub const ALL: [FaultKind; 24] = [
         LostWrite,
         LateWrite,
         RefusedWrite,
@@ -79,6 +87,9 @@ impl FaultKind {
         DiskFull,
         ClockJump,
         ClockSet,
+        HardwareStall,
+        HardwareLie,
+        HardwareVanish,
         Two,
     ];
 
@@ -106,6 +117,9 @@ impl FaultKind {
             DiskFull => "disk full",
             ClockJump => "clock jumps",
             ClockSet => "clock set by others",
+            HardwareStall => "machine's sensors stall",
+            HardwareLie => "machine's sensors lie",
+            HardwareVanish => "machine's sensors vanish",
             Two => "two at once",
         }
     }
@@ -114,6 +128,12 @@ impl FaultKind {
     #[must_use]
     pub fn is_of_write(self) -> bool {
         matches!(self, LostWrite | LateWrite | RefusedWrite | DeathBefore | DeathAfter)
+    }
+
+    /// Whether it befalls the sensors of the machine itself.
+    #[must_use]
+    pub fn is_of_hardware(self) -> bool {
+        matches!(self, HardwareStall | HardwareLie | HardwareVanish)
     }
 }
 

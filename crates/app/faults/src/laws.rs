@@ -1,5 +1,7 @@
 //! What each law's essay promises (section *Invariants* in `quell-policy`).
 
+pub(crate) mod polluters;
+
 use crate::KnobKind;
 use crate::audit::View;
 use quell_policy::Law;
@@ -8,21 +10,23 @@ use std::collections::BTreeSet;
 
 /// Whether a law ever writes such a knob.
 pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
-    use KnobKind::{Bandwidth, Cpus, Egress, Freezer, Frequency, Idle, Memory, Ways, Weight};
+    use KnobKind::{Bandwidth, Cpus, Duty, Egress, Freezer, Frequency, Idle, Memory, Ways, Weight};
     match law {
         Law::None => false,
         Law::OsOnly => matches!(kind, Weight | Idle),
         Law::Static => matches!(kind, Cpus | Bandwidth | Egress),
-        Law::Thesis => !matches!(kind, Weight | Idle | Frequency),
-        Law::Heracles => !matches!(kind, Weight | Idle | Memory),
+        Law::Thesis => !matches!(kind, Weight | Idle | Frequency | Duty),
+        Law::Heracles => !matches!(kind, Weight | Idle | Memory | Duty),
         Law::StaticWays => matches!(kind, Ways),
         Law::LlcBias => matches!(kind, Ways | Memory),
         Law::Parties => matches!(kind, Cpus | Ways | Frequency | Freezer | Bandwidth),
-        Law::BusLock => matches!(kind, Bandwidth | Freezer),
-        Law::Power => matches!(kind, Frequency),
-        Law::Alita => matches!(kind, Ways | Memory | Bandwidth | Freezer | Frequency),
+        Law::BusLock => matches!(kind, Duty | Bandwidth | Freezer),
+        Law::Power => matches!(kind, Duty | Frequency),
+        Law::Alita => {
+            matches!(kind, Ways | Memory | Bandwidth | Freezer | Frequency | Duty)
+        }
         Law::Culprit => matches!(kind, Bandwidth | Freezer),
-        Law::Quell => !matches!(kind, Cpus | Frequency),
+        Law::Quell => !matches!(kind, Cpus | Frequency | Duty),
     }
 }
 
@@ -41,7 +45,7 @@ pub(crate) fn check(
         Law::Static => cpus_apart(view, &|_| false),
         Law::Parties => cpus_apart(view, &off).or_else(|| services_share_nothing(view)),
         Law::StaticWays => nobody_shares_ways(view),
-        Law::LlcBias => few_are_confined(view),
+        Law::LlcBias | Law::Alita => few_are_confined(view),
         Law::Culprit => bearable(view),
         Law::Quell => ways_apart(view, &off).or_else(|| lent(view)),
         _ => None,
@@ -211,7 +215,8 @@ fn lent(view: &View<'_>) -> Option<String> {
     let wrong = |(knob, s): &(&Knob, &quell_control::Standing)| match (knob, &s.setting) {
         (Knob::CpuIdle { .. }, Setting::Flag(idle)) => !idle,
         (Knob::CpuBandwidth { .. }, Setting::Bandwidth(b)) => {
-            b.limit_cpus.is_some_and(|cpus| cpus.0 < 0.02)
+            // A law beside it may want less.
+            s.policy == Law::Quell.name() && b.limit_cpus.is_some_and(|cpus| cpus.0 < 0.02)
         }
         _ => false,
     };

@@ -17,6 +17,7 @@ pub mod audit;
 mod coverage;
 mod dice;
 mod director;
+mod drawing;
 mod episode;
 mod foreign;
 mod kind;

@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::dice::Dice;
 use crate::director::Throw;
-use crate::foreign::any_setting;
+use crate::foreign::{any_setting, some_of};
 use crate::scenes::TASK;
 use crate::{FaultKind, Site};
 use quell_platform::{Fault, Platform};
@@ -65,6 +65,7 @@ impl Arena {
                 let by = dice.between(0, 20_000_000) as i64 - 10_000_000;
                 self.sense(Fault::SetClock(by), 1)
             }
+            kind if kind.is_of_hardware() => self.fool_hardware(kind, dice, samples),
             FaultKind::ForeignWrite => self.foreign_write(dice, knob),
             FaultKind::CpuUnplugged => self.unplug(dice),
             FaultKind::WorkloadDies => self.die(dice, &tenant),
@@ -90,6 +91,25 @@ impl Arena {
         let details = format!("({fault:?}, {samples} samples)");
         self.faulty.throw(fault, samples);
         Some(details)
+    }
+
+    /// The machine's own sensors fail, if it has any.
+    fn fool_hardware(&mut self, kind: FaultKind, dice: &mut Dice, samples: u32) -> Option<String> {
+        if !self.server().senses_hardware() {
+            return None;
+        }
+        let cpus = self.faulty.setup().managed_cpus.clone();
+        match kind {
+            FaultKind::HardwareStall => self.sense(Fault::HardwareStall, samples),
+            FaultKind::HardwareLie => {
+                self.sense(Fault::HardwareLie(dice.between(0, 40) as u32), samples)
+            }
+            _ => {
+                let all = dice.one_in(2);
+                let gone = if all { Vec::new() } else { some_of(dice, &cpus).iter().collect() };
+                self.sense(Fault::HardwareVanish(gone), samples)
+            }
+        }
     }
 
     fn some_tenant(&mut self, dice: &mut Dice) -> Option<Tenant> {
@@ -222,5 +242,8 @@ fn is_of_agent(kind: FaultKind) -> bool {
             | FaultKind::SensorStall
             | FaultKind::SensorLie
             | FaultKind::SensorVanish
+            | FaultKind::HardwareStall
+            | FaultKind::HardwareLie
+            | FaultKind::HardwareVanish
     )
 }

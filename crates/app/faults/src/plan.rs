@@ -1,17 +1,15 @@
 //! What happens in one episode: drawn from its seed alone.
 
 use crate::dice::Dice;
+use crate::drawing::{Drawing, aim};
 use crate::{Cell, FaultKind, Site, scenes};
 use quell_agent::known_laws;
 use quell_config::{Checked, Laws, Raw};
 use quell_policy::Law;
 use quell_sim::Scene;
+use quell_types::{Knob, Setting, Tenant};
 use std::sync::OnceLock;
 
-/// Bits of a seed that name the cell at which it aims.
-const AIM_BITS: u32 = 10;
-/// The bits from here on name the way of drawing.
-const DRAWING_BIT: u32 = 48;
 /// At the end of an episode nothing befalls it for so long, so that everything must come right.
 pub(crate) const CALM_S: f64 = 45.0;
 /// Longest time between two faults, in seconds.
@@ -44,6 +42,12 @@ pub(crate) enum End {
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) law: Law,
+    /// Laws beside it.
+    pub(crate) beside: Vec<Law>,
+    /// Whom laws that hold polluters back may hold back.
+    pub(crate) limitable: Vec<Tenant>,
+    /// How knobs stand before the agent begins, where that is not as the kernel makes them.
+    pub(crate) pins: Vec<(Knob, Setting)>,
     pub(crate) config: Checked,
     pub(crate) scene: Scene,
     pub(crate) triggers: Vec<Trigger>,
@@ -55,40 +59,6 @@ pub(crate) struct Plan {
     pub(crate) end: End,
 }
 
-/// How an episode is drawn from its seed. Seeds of former ways go on meaning what they meant, so
-/// that an episode that once broke something is always played as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drawing {
-    /// Six laws, all services slow.
-    First,
-    /// All laws; requests are frequent enough for those that look who slows a service.
-    AllLaws,
-}
-
-impl Drawing {
-    /// The present way.
-    pub(crate) const NOW: Self = Self::AllLaws;
-
-    fn of(seed: u64) -> Self {
-        match seed >> DRAWING_BIT {
-            0 => Self::First,
-            _ => Self::AllLaws,
-        }
-    }
-}
-
-/// The seed number `number` that aims at a cell, as episodes are drawn at present.
-#[must_use]
-pub(crate) fn seed_at(number: u64, cell: usize) -> u64 {
-    let within = (1 << (DRAWING_BIT - AIM_BITS)) - 1;
-    ((Drawing::NOW as u64) << DRAWING_BIT) | ((number & within) << AIM_BITS) | cell as u64
-}
-
-fn aim(seed: u64) -> Option<Cell> {
-    let cell = seed & ((1 << AIM_BITS) - 1);
-    Cell::all().get(cell as usize).copied()
-}
-
 impl Plan {
     /// The episode of a seed.
     ///
@@ -97,8 +67,8 @@ impl Plan {
     pub(crate) fn new(seed: u64) -> Result<Self, String> {
         let aim = aim(seed);
         let mut dice = Dice::new(seed, 1);
-        let site = aim.map(|cell| cell.site);
-        let drawn = scenes::draw(&mut dice, seed, site, Drawing::of(seed));
+        let way = Drawing::of(seed);
+        let drawn = scenes::draw(&mut dice, seed, aim, way);
         let length_s = dice.between(90, 260) as f64;
         let reload_s = dice.one_in(4).then(|| dice.between(20, length_s as u64) as f64);
         // Tasks that shall be stopped must be there when batch goes off.
@@ -110,9 +80,12 @@ impl Plan {
         Ok(Self {
             seed,
             law: drawn.law,
+            beside: drawn.beside,
+            limitable: drawn.limitable,
+            pins: drawn.pins,
             config: check(&drawn.config)?,
             scene: drawn.scene,
-            triggers: triggers(&mut dice, aim, length_s),
+            triggers: triggers(&mut dice, way, aim, length_s),
             length_s,
             tasks_s,
             reload_s,
@@ -127,7 +100,7 @@ fn check(text: &str) -> Result<Checked, String> {
     Raw::from_toml("quell.toml", text).check(laws).map_err(|errors| format!("{text}\n{errors}"))
 }
 
-fn triggers(dice: &mut Dice, aim: Option<Cell>, length_s: f64) -> Vec<Trigger> {
+fn triggers(dice: &mut Dice, way: Drawing, aim: Option<Cell>, length_s: f64) -> Vec<Trigger> {
     let calm_from = length_s - CALM_S;
     let mut all = Vec::new();
     if let Some(aim) = aim {
@@ -135,55 +108,40 @@ fn triggers(dice: &mut Dice, aim: Option<Cell>, length_s: f64) -> Vec<Trigger> {
         let early = dice.one_in(2) || matches!(aim.site, Site::Reserve);
         let at_s = if early { 0.0 } else { dice.below(calm_from as u64) as f64 };
         if matches!(aim.site, Site::Hold | Site::Free | Site::Recover) {
-            let way = [FaultKind::DiskFull, FaultKind::RefusedWrite];
-            let kind = way[usize::from(aim.site == Site::Recover)];
+            let ways = [FaultKind::DiskFull, FaultKind::RefusedWrite];
+            let kind = ways[usize::from(aim.site == Site::Recover)];
             let later_s = at_s.max(dice.between(8, 25) as f64);
             all.push((later_s, Some(Site::Decision), vec![kind]));
         }
         let kinds = match aim.kind {
-            FaultKind::Two => two(dice),
+            FaultKind::Two => way.two(dice),
             kind => vec![kind],
         };
         all.push((at_s, Some(aim.site), kinds));
         if matches!(aim.site, Site::Restore(_) | Site::JournalReplace) {
-            all.push((length_s, Some(aim.site), vec![one(dice)]));
+            all.push((length_s, Some(aim.site), vec![way.one(dice)]));
         }
     }
     let mut at_s = 1.0 + dice.below(LONGEST_GAP_S) as f64;
     while at_s < calm_from {
-        let kinds = if dice.one_in(6) { two(dice) } else { vec![one(dice)] };
-        let sites = Site::all();
+        let kinds = if dice.one_in(6) { way.two(dice) } else { vec![way.one(dice)] };
+        let sites = way.sites();
         let site = if dice.one_in(3) { dice.pick(&sites).copied() } else { None };
         all.push((at_s, site, kinds));
         at_s += 0.5 + dice.below(LONGEST_GAP_S) as f64;
     }
     // And one while everything is put back.
     if dice.one_in(2) {
-        all.push((length_s, None, vec![one(dice)]));
+        all.push((length_s, None, vec![way.one(dice)]));
     }
     let number = |(number, (from_s, site, kinds))| Trigger { number, from_s, site, kinds };
     (0..).zip(all).map(number).collect()
 }
 
-fn one(dice: &mut Dice) -> FaultKind {
-    let all = FaultKind::ALL;
-    // The last is "two at once".
-    all[dice.below(all.len() as u64 - 1) as usize]
-}
-
-fn two(dice: &mut Dice) -> Vec<FaultKind> {
-    let first = one(dice);
-    loop {
-        let second = one(dice);
-        if second != first {
-            return vec![first, second];
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drawing::{AIM_BITS, seed_at};
 
     #[test]
     fn a_seed_names_its_cell_and_every_cell_has_a_plan() {
@@ -199,25 +157,15 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_names_its_way_of_drawing_whatever_the_number_of_the_run() {
-        for run in [0, 1, 3, (1 << 14) - 1, 1 << 20] {
-            let seed = seed_at(run << 24, 5);
-            assert_eq!(Drawing::of(seed), Drawing::NOW, "{run}");
-            assert!(seed < 1 << 53, "readers of JSON must not round it");
-        }
-        assert_eq!(Drawing::of(17_181_611_021), Drawing::First);
-    }
-
-    #[test]
     fn all_laws_are_drawn_now_and_those_of_then_from_seeds_of_then() {
         let laws = |first: u64, count: u64| {
             let law = |n| Plan::new(first + n).map(|plan| plan.law.name());
             (0..count).map(law).collect::<Result<std::collections::BTreeSet<_>, _>>().unwrap()
         };
-        // Not drawn: laws that slow clocks, which no site of a fault is yet, and the three together.
-        let undrawn = [Law::BusLock, Law::Power, Law::Alita];
-        assert_eq!(laws(seed_at(1 << 24, 0), 1023).len(), Law::ALL.len() - undrawn.len());
-        let former = laws(1 << 34, 1023);
-        assert!(!former.contains("parties") && !former.contains("culprit"), "{former:?}");
+        assert_eq!(laws(seed_at(1 << 24, 0), 1023).len(), Law::ALL.len());
+        let second = laws((1 << 48) | (1 << 34), 1023);
+        assert_eq!(second.len(), 10, "{second:?}");
+        let first = laws(1 << 34, 1023);
+        assert!(!first.contains("parties") && !first.contains("culprit"), "{first:?}");
     }
 }

@@ -1,7 +1,8 @@
 //! Episode after episode.
 
+use crate::drawing::seed_at;
 use crate::episode::play;
-use crate::plan::{Plan, seed_at};
+use crate::plan::Plan;
 use crate::report::{BrokenSeed, FaultReport};
 use crate::{Cell, Coverage, Played};
 use std::sync::atomic::{AtomicUsize, Ordering};

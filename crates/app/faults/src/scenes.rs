@@ -1,11 +1,13 @@
 //! Small machines, and what runs on them under which law: enough for every site to be written.
 
+mod polluters;
+
 use crate::dice::Dice;
-use crate::plan::Drawing;
-use crate::{KnobKind, Site};
+use crate::drawing::Drawing;
+use crate::{Cell, KnobKind, Site};
 use quell_policy::Law;
 use quell_sim::{Load, Machine, Program, Scene, SimBatch, SimService, preset, program};
-use quell_types::{BatchSpec, BytesPerSecond, LinkSpec, ServiceSpec, Slo, Tenant};
+use quell_types::{BatchSpec, BytesPerSecond, Knob, LinkSpec, ServiceSpec, Setting, Slo, Tenant};
 use std::fmt::Write;
 
 /// Name of the program that tasks of the queue run.
@@ -21,13 +23,20 @@ const FREQUENT: f64 = 8.0;
 /// A scene, and the agent that guards it.
 pub(crate) struct Drawn {
     pub(crate) law: Law,
+    /// Laws beside it.
+    pub(crate) beside: Vec<Law>,
+    /// Whom laws that hold polluters back may hold back.
+    pub(crate) limitable: Vec<Tenant>,
+    /// How knobs stand before the agent begins.
+    pub(crate) pins: Vec<(Knob, Setting)>,
     pub(crate) config: String,
     pub(crate) scene: Scene,
 }
 
-/// Draws a scene in which `site` is written.
-pub(crate) fn draw(dice: &mut Dice, seed: u64, site: Option<Site>, drawing: Drawing) -> Drawn {
-    let law = law_for(dice, site, drawing);
+/// Draws a scene in which what a seed aims at comes about.
+pub(crate) fn draw(dice: &mut Dice, seed: u64, aim: Option<Cell>, way: Drawing) -> Drawn {
+    let site = aim.map(|cell| cell.site);
+    let law = law_for(dice, site, way);
     let exclusive = site.is_none_or(|site| site == Site::Set(KnobKind::Cpus)) && dice.one_in(3);
     let machine = if exclusive { machine("vm2", 1, 4, 1) } else { machine_for(dice, site) };
     let links = dice.one_in(3) || concerns(site, KnobKind::Egress);
@@ -49,7 +58,10 @@ pub(crate) fn draw(dice: &mut Dice, seed: u64, site: Option<Site>, drawing: Draw
     let work =
         Program { work_instructions: Some(instructions), name: TASK.into(), ..named("integer") };
     scene.programs = vec![work];
-    Drawn { law, config: config(dice, law, site), scene }
+    let config = config(dice, law, site);
+    let limitable = scene.batch.iter().map(|batch| batch.spec.name.clone()).collect();
+    let drawn = Drawn { law, beside: Vec::new(), limitable, pins: Vec::new(), config, scene };
+    if way == Drawing::Third { polluters::add(dice, drawn, aim) } else { drawn }
 }
 
 fn concerns(site: Option<Site>, kind: KnobKind) -> bool {
@@ -57,12 +69,13 @@ fn concerns(site: Option<Site>, kind: KnobKind) -> bool {
 }
 
 /// A law that writes there.
-fn law_for(dice: &mut Dice, site: Option<Site>, drawing: Drawing) -> Law {
-    let some = match drawing {
-        Drawing::First => first_laws(site),
-        Drawing::AllLaws => all_laws(site),
+fn law_for(dice: &mut Dice, site: Option<Site>, way: Drawing) -> Law {
+    let some = match way {
+        Drawing::First => first_laws(site).to_vec(),
+        Drawing::Second => second_laws(site).to_vec(),
+        Drawing::Third => polluters::laws(site),
     };
-    dice.pick(some).copied().unwrap_or_default()
+    dice.pick(&some).copied().unwrap_or_default()
 }
 
 /// As it was before there were laws beside these six.
@@ -78,6 +91,7 @@ fn first_laws(site: Option<Site>) -> &'static [Law] {
             KnobKind::Ways => &[Quell, Thesis, Heracles],
             KnobKind::Memory => &[Quell],
             KnobKind::Frequency => &[Heracles],
+            KnobKind::Duty => &[],
         },
         Some(Site::Free) => &[Static, Thesis, Heracles],
         Some(Site::Play) => &[Quell],
@@ -86,7 +100,8 @@ fn first_laws(site: Option<Site>) -> &'static [Law] {
     }
 }
 
-fn all_laws(site: Option<Site>) -> &'static [Law] {
+/// As it was before clocks were modulated.
+fn second_laws(site: Option<Site>) -> &'static [Law] {
     use Law::{Culprit, Heracles, LlcBias, OsOnly, Parties, Quell, Static, StaticWays, Thesis};
     match site {
         Some(Site::Set(kind) | Site::Restore(kind)) => match kind {

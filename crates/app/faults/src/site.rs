@@ -24,11 +24,13 @@ pub enum KnobKind {
     Memory,
     /// Top frequencies.
     Frequency,
+    /// Clock modulation.
+    Duty,
 }
 
 impl KnobKind {
     /// All that laws set and the simulated server has.
-    pub const ALL: [KnobKind; 9] = [
+    pub const ALL: [KnobKind; 10] = [
         KnobKind::Cpus,
         KnobKind::Bandwidth,
         KnobKind::Weight,
@@ -38,6 +40,7 @@ impl KnobKind {
         KnobKind::Ways,
         KnobKind::Memory,
         KnobKind::Frequency,
+        KnobKind::Duty,
     ];
 
     /// The kind of a knob; none for one that the laws of fault runs never set, or that the simulated
@@ -54,9 +57,8 @@ impl KnobKind {
             Knob::LlcWays { .. } => KnobKind::Ways,
             Knob::MemoryBandwidth { .. } => KnobKind::Memory,
             Knob::FrequencyMax { .. } => KnobKind::Frequency,
-            Knob::StayAwake { .. } | Knob::DutyCycle { .. } | Knob::MemoryNodes { .. } => {
-                return None;
-            }
+            Knob::DutyCycle { .. } => KnobKind::Duty,
+            Knob::StayAwake { .. } | Knob::MemoryNodes { .. } => return None,
         })
     }
 
@@ -71,6 +73,7 @@ impl KnobKind {
             KnobKind::Ways => "cache ways",
             KnobKind::Memory => "memory throttle",
             KnobKind::Frequency => "top frequency",
+            KnobKind::Duty => "duty cycle",
         }
     }
 }

@@ -33,6 +33,12 @@ fn seeds_that_once_broke_something_hold() {
         (281_526_516_555_092, "ours: a freezer was left to others in the middle of an experiment"),
         (51_539_683_480, "as found: an experiment on a group that others had frozen"),
         (51_539_835_029, "as found: an experiment on a group that others had frozen"),
+        (562_967_133_305_887, "explained: of two laws' wishes the one that was outvoted"),
+        (562_967_133_446_779, "law: a core that a service was given kept the slow clock of batch"),
+        (562_967_133_448_816, "explained: what stands once the law above has let go"),
+        (562_967_133_554_111, "law: the same, by its top frequency"),
+        (562_967_133_719_969, "explained: the same, after a rotation of the journal"),
+        (562_967_133_914_473, "explained: a law's limit, once the one beside it let go"),
     ] {
         assert_eq!(replay(seed).unwrap().broken, None, "{once}");
     }

@@ -11,6 +11,7 @@ use quell_platform::{Fault, MemoryStore, Platform, Scope};
 use quell_sim::{SimServer, Truth};
 use quell_types::{Action, Gap, Outcome, Sample, TenantReading};
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Between full samples.
@@ -35,7 +36,7 @@ pub(crate) struct Counts {
 /// What a step brought.
 #[derive(Debug)]
 pub(crate) struct Step {
-    pub(crate) sample: Sample,
+    pub(crate) sample: Rc<Sample>,
     /// Whether everything was read.
     pub(crate) full: bool,
 }
@@ -54,7 +55,7 @@ pub(crate) struct Drive {
     events: VecDeque<Event>,
     armed: VecDeque<Fault>,
     spoils: Vec<Fault>,
-    last: Option<Sample>,
+    last: Option<Rc<Sample>>,
     refusals: Vec<Outcome>,
     pub(crate) counts: Counts,
     pub(crate) journal: Journal,
@@ -134,7 +135,8 @@ impl Drive {
         for action in &decision.actions {
             self.apply(action, &sample)?;
         }
-        self.last = Some(sample.clone());
+        let sample = Rc::new(sample);
+        self.last = Some(Rc::clone(&sample));
         self.happen(&sample)?;
         Ok(Step { sample, full })
     }
@@ -164,7 +166,7 @@ impl Drive {
                     sample.tenants.insert(tenant, TenantReading::missing(&gap));
                 }
                 (Fault::Stall, Some(last)) => {
-                    *sample = Sample { time: sample.time, ..last.clone() };
+                    *sample = Sample { time: sample.time, ..Sample::clone(last) };
                 }
                 _ => {}
             }

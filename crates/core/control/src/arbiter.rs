@@ -56,6 +56,15 @@ impl Arbiter {
         &self.standing
     }
 
+    /// Wishes that do not stand, since another law's does.
+    pub fn outvoted(&self) -> impl Iterator<Item = (&Knob, &Standing)> {
+        let stands = |knob: &Knob, wish: &Standing| {
+            self.standing.get(knob).is_some_and(|top| top.policy == wish.policy)
+        };
+        let all = self.wishes.iter().flat_map(|(knob, by)| by.values().map(move |w| (knob, w)));
+        all.filter(move |(knob, wish)| !stands(knob, wish))
+    }
+
     /// Forgets all wishes for a knob.
     pub fn forget(&mut self, knob: &Knob) {
         self.wishes.remove(knob);
@@ -161,6 +170,16 @@ mod tests {
 
     fn weight(arbiter: &Arbiter) -> Option<Setting> {
         arbiter.standing().get(&knob()).map(|s| s.setting.clone())
+    }
+
+    #[test]
+    fn outvoted_wishes_are_known_and_what_stands_is_none_of_them() {
+        let (setup, mut arbiter) = (setup(), Arbiter::default());
+        arbiter.consider(Time(1), &setup, &wants("throttle", Precedence::Polluter, 50));
+        assert_eq!(arbiter.outvoted().count(), 0);
+        arbiter.consider(Time(2), &setup, &wants("partition", Precedence::Partition, 20));
+        let told: Vec<&Setting> = arbiter.outvoted().map(|(_, wish)| &wish.setting).collect();
+        assert_eq!(told, [&Setting::Weight(50)]);
     }
 
     #[test]

@@ -103,6 +103,11 @@ impl Engine {
         self.arbiter.standing()
     }
 
+    /// Wishes that do not stand, since another law's does: what would stand if that one let go.
+    pub fn outvoted(&self) -> impl Iterator<Item = (&Knob, &Standing)> {
+        self.arbiter.outvoted()
+    }
+
     /// Who slows each service, as far as the policies find out.
     #[must_use]
     pub fn findings(&self) -> BTreeMap<Tenant, Finding> {

@@ -1,9 +1,10 @@
 //! Why does this knob stand as it does? Read from the journal alone.
 
-use crate::journal::{Entry, Note};
+use crate::journal::{Entry, Judged, Note};
 use crate::round::same_setting;
-use quell_types::{Input, Knob, Setting, Tenant, Verdict, Wish};
+use quell_types::{Input, Knob, Precedence, Setting, Tenant, Verdict, Wish};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Why one knob of a tenant stands as it does.
@@ -26,24 +27,61 @@ pub struct Explanation {
     pub confirmed_unix_ms: u64,
 }
 
+/// What laws wish of one knob, and what stands of it: as arbitration sees it.
+#[derive(Default)]
+struct Wished {
+    by: BTreeMap<String, (Precedence, Explanation)>,
+    standing: Option<Explanation>,
+}
+
+impl Wished {
+    fn take(&mut self, precedence: Precedence, new: Explanation) {
+        let now = new.confirmed_unix_ms;
+        let old = self.by.remove(&new.policy).map(|(_, old)| old);
+        let kept = old.filter(|old| same_setting(&old.setting, &new.setting));
+        let kept = kept.map(|old| Explanation { confirmed_unix_ms: now, ..old });
+        self.by.insert(new.policy.clone(), (precedence, kept.unwrap_or(new)));
+        self.settle(now);
+    }
+
+    /// The highest wish stands, unless a lower one is tighter.
+    fn settle(&mut self, now_unix_ms: u64) {
+        let mut wishes: Vec<&(Precedence, Explanation)> = self.by.values().collect();
+        wishes.sort_by_key(|(precedence, _)| std::cmp::Reverse(*precedence));
+        let tighter = |top: &Explanation, other: &Explanation| {
+            other.setting.compare_freedom(&top.setting) == Some(Ordering::Less)
+        };
+        let all = wishes.into_iter().map(|(_, wish)| wish);
+        let chosen = all.reduce(|top, other| if tighter(top, other) { other } else { top });
+        let before = self.standing.take();
+        self.standing = chosen.cloned().map(|new| {
+            let same = before.filter(|old| same_setting(&old.setting, &new.setting));
+            let since_unix_ms = same.map_or(now_unix_ms, |old| old.since_unix_ms);
+            Explanation { since_unix_ms, ..new }
+        });
+    }
+}
+
 /// Explains every knob that concerns `tenant`, from journal entries in rising time.
 #[must_use]
 pub fn explain<'a>(
     entries: impl IntoIterator<Item = &'a Entry>,
     tenant: &Tenant,
 ) -> Vec<Explanation> {
-    let mut standing: BTreeMap<Knob, Explanation> = BTreeMap::new();
+    let concerns = |knob: &Knob| knob.tenant() == Some(tenant);
+    let mut knobs: BTreeMap<Knob, Wished> = BTreeMap::new();
     for entry in entries {
-        for judged in &entry.proposals {
-            let concerns = |knob: &Knob| knob.tenant() == Some(tenant);
-            match (&judged.proposal.wish, &judged.verdict) {
-                (Wish::Release { knob }, _) if concerns(knob) => drop(standing.remove(knob)),
-                (Wish::Set { knob, to }, Verdict::Accepted) if concerns(knob) => {
-                    let new = explanation(entry, &judged.proposal, knob, to);
-                    let kept = standing.remove(knob).filter(|o| same_setting(&o.setting, to));
-                    let kept = kept
-                        .map(|old| Explanation { confirmed_unix_ms: entry.wall_unix_ms, ..old });
-                    standing.insert(knob.clone(), kept.unwrap_or(new));
+        for Judged { proposal, verdict } in &entry.proposals {
+            match (&proposal.wish, verdict) {
+                (_, Verdict::NotControllable { .. }) => {}
+                (Wish::Release { knob }, _) if concerns(knob) => {
+                    let wished = knobs.entry(knob.clone()).or_default();
+                    wished.by.remove(&*proposal.policy);
+                    wished.settle(entry.wall_unix_ms);
+                }
+                (Wish::Set { knob, to }, _) if concerns(knob) => {
+                    let new = explanation(entry, proposal, knob, to);
+                    knobs.entry(knob.clone()).or_default().take(proposal.precedence, new);
                 }
                 _ => {}
             }
@@ -51,11 +89,11 @@ pub fn explain<'a>(
         // It was given up after this step's proposals had been judged.
         for note in &entry.notes {
             if let Note::GivenUp { knob: left, .. } = note {
-                standing.retain(|knob, _| knob.to_string() != *left);
+                knobs.retain(|knob, _| knob.to_string() != *left);
             }
         }
     }
-    standing.into_values().collect()
+    knobs.into_values().filter_map(|wished| wished.standing).collect()
 }
 
 fn explanation(
@@ -78,8 +116,7 @@ fn explanation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Judged;
-    use quell_types::{Precedence, Proposal};
+    use quell_types::Proposal;
 
     fn entry(ms: u64, rule: &'static str, weight: u32) -> Entry {
         let knob = Knob::CpuWeight { tenant: "jobs".into() };
@@ -102,5 +139,40 @@ mod tests {
         assert_eq!((got[0].since_unix_ms, got[0].rule.as_str()), (2, "shrink"));
         assert_eq!(got[0].confirmed_unix_ms, 3);
         assert!(explain(&entries, &"other".into()).is_empty());
+    }
+
+    #[test]
+    fn a_law_that_lets_go_leaves_what_another_wishes() {
+        let knob = Knob::CpuWeight { tenant: "jobs".into() };
+        let wish = |ms, policy: &'static str, precedence, wish, verdict| {
+            let proposal = Proposal {
+                policy: policy.into(),
+                precedence,
+                wish,
+                rule: "r".into(),
+                inputs: vec![],
+            };
+            let proposals = vec![Judged { proposal, verdict }];
+            Entry { wall_unix_ms: ms, proposals, ..Entry::default() }
+        };
+        let set = |weight| Wish::Set { knob: knob.clone(), to: Setting::Weight(weight) };
+        let release = Wish::Release { knob: knob.clone() };
+        let overruled = Verdict::Overruled { by: "low".into() };
+        let mut entries = vec![
+            wish(1, "low", Precedence::Partition, set(10), Verdict::Accepted),
+            wish(2, "high", Precedence::Polluter, set(50), overruled),
+        ];
+        let told = |entries: &[Entry]| {
+            let all = explain(entries, &"jobs".into());
+            all.into_iter().map(|e| (e.policy, e.setting, e.since_unix_ms)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&entries), [("low".to_owned(), Setting::Weight(10), 1)]);
+        let free = |ms, policy| {
+            wish(ms, policy, Precedence::Partition, release.clone(), Verdict::Accepted)
+        };
+        entries.push(free(3, "low"));
+        assert_eq!(told(&entries), [("high".to_owned(), Setting::Weight(50), 3)]);
+        entries.push(free(4, "high"));
+        assert_eq!(told(&entries), []);
     }
 }

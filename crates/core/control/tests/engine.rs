@@ -5,6 +5,7 @@ use quell_control::{Engine, EngineParams, ForeignChange, Note};
 use quell_policy::Policy;
 use quell_types::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn weight() -> Knob {
@@ -79,7 +80,7 @@ impl Machine {
             host: HostReading::missing(&gap()),
             tenants: BTreeMap::new(),
             links: BTreeMap::new(),
-            knobs: self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),
+            knobs: Arc::new(self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect()),
             tasks: vec![],
             experiments: vec![],
             probes: vec![],
@@ -254,7 +255,7 @@ fn a_cpu_that_the_kernel_took_out_of_a_set_is_no_change_by_others() {
     let mut engine = Engine::new(setup, vec![Box::new(script)], params);
     let mut step = |second, real: &str, online: &str| {
         let mut sample = Machine::new().sample(second);
-        sample.knobs = BTreeMap::from([(knob(), Ok(Setting::Cpus(cpus(real))))]);
+        sample.knobs = Arc::new(BTreeMap::from([(knob(), Ok(Setting::Cpus(cpus(real))))]));
         sample.host.online_cpus = Ok(cpus(online));
         let decision = engine.step(&sample);
         (decision.actions.len(), decision.entry.notes)

@@ -51,7 +51,7 @@ fn sample(ms: u64, knobs: &BTreeMap<Knob, Setting>) -> Sample {
         host: HostReading::missing(&gap()),
         tenants: BTreeMap::from([("web".into(), service(ms, ms % 1000 == 500))]),
         links: BTreeMap::from([("eth0".into(), link)]),
-        knobs: knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),
+        knobs: std::sync::Arc::new(knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect()),
         tasks: vec![],
         probes: Vec::new(),
         experiments: vec![],

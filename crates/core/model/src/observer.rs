@@ -9,6 +9,7 @@ use quell_types::{
     Setup, TaskState, Tenant, TenantReading, Throttling, Time,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Lengths of windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +42,7 @@ pub struct Observer {
     batch: BTreeMap<Tenant, TenantCounters>,
     batch_seen: BTreeMap<Tenant, BatchObservation>,
     host: HostCounters,
-    host_seen: Option<HostObservation>,
+    host_seen: Option<Arc<HostObservation>>,
     links: BTreeMap<Link, LinkCounters>,
     links_seen: BTreeMap<Link, LinkObservation>,
 }
@@ -155,16 +156,17 @@ impl Observer {
         self.batch_seen.clone()
     }
 
-    fn observe_host(&mut self, sample: &Sample) -> HostObservation {
+    fn observe_host(&mut self, sample: &Sample) -> Arc<HostObservation> {
         if left_out(&sample.host.cpu)
             && let Some(seen) = &mut self.host_seen
         {
             if !left_out(&sample.host.bus_locks) {
-                seen.bus_locks_per_s = self.host.bus_locks(sample.time, &sample.host);
+                let rates = self.host.bus_locks(sample.time, &sample.host);
+                Arc::make_mut(seen).bus_locks_per_s = rates;
             }
             return seen.clone();
         }
-        let seen = self.host.observe(sample.time, &sample.host);
+        let seen = Arc::new(self.host.observe(sample.time, &sample.host));
         self.host_seen = Some(seen.clone());
         seen
     }

@@ -68,7 +68,7 @@ fn seen(setup: &Setup, second: f64, moment: Moment) -> Seen {
         0 => seen.gone("a"),
         1 => seen.gone("x"),
         2 => seen.tasks("x", 0, 0).cpu("x", 0.0),
-        3 => seen.with(|o| o.host.power = Err(Gap::Pending)),
+        3 => seen.with(|o| std::sync::Arc::make_mut(&mut o.host).power = Err(Gap::Pending)),
         4 => seen.slack("a", f64::NAN),
         _ => seen,
     }

@@ -7,6 +7,7 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Latency of a window, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -168,13 +169,13 @@ pub struct Observation {
     pub services: BTreeMap<Tenant, ServiceObservation>,
     /// Batch groups.
     pub batch: BTreeMap<Tenant, BatchObservation>,
-    /// The machine.
-    pub host: HostObservation,
+    /// The machine; shared, since fast samples bring little of it.
+    pub host: Arc<HostObservation>,
     /// Links.
     pub links: BTreeMap<Link, LinkObservation>,
-    /// Knobs as they really stand.
-    #[serde(with = "crate::pairs")]
-    pub knobs: BTreeMap<Knob, Reading<Setting>>,
+    /// Knobs as they really stand; shared, since most are the same from sample to sample.
+    #[serde(with = "crate::pairs::shared")]
+    pub knobs: Arc<BTreeMap<Knob, Reading<Setting>>>,
     /// The queue.
     pub tasks: Vec<TaskRecord>,
     /// Experiments that ended since the sample before.

@@ -20,3 +20,22 @@ where
 {
     Vec::<(K, V)>::deserialize(deserializer).map(|pairs| pairs.into_iter().collect())
 }
+
+/// The same for maps that are shared.
+pub(crate) mod shared {
+    pub(crate) use super::serialize;
+    use serde::{Deserialize, Deserializer};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    pub(crate) fn deserialize<'de, K, V, D>(
+        deserializer: D,
+    ) -> Result<Arc<BTreeMap<K, V>>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        super::deserialize(deserializer).map(Arc::new)
+    }
+}

@@ -6,6 +6,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a recording that was made before there was such a reading has in its place.
 fn unrecorded<T>() -> Reading<T> {
@@ -238,9 +239,9 @@ pub struct Sample {
     pub tenants: BTreeMap<Tenant, TenantReading>,
     /// Shaped links.
     pub links: BTreeMap<Link, LinkReading>,
-    /// Every controllable knob as it really stands.
-    #[serde(with = "crate::pairs")]
-    pub knobs: BTreeMap<Knob, Reading<Setting>>,
+    /// Every controllable knob as it really stands; shared, since most are the same from sample to sample.
+    #[serde(with = "crate::pairs::shared")]
+    pub knobs: Arc<BTreeMap<Knob, Reading<Setting>>>,
     /// The queue: tasks ready and running (not those ended before the last sample).
     pub tasks: Vec<TaskRecord>,
     /// Experiments that ended since the last sample.

@@ -8,7 +8,7 @@ use quell_types::{
     Action, CapabilityReport, CpuBandwidth, Gap, Knob, KnobRange, Reading, Sample, Setting,
     TenantReading,
 };
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(20);
@@ -132,7 +132,7 @@ pub fn restore_brings_back_the_first_settings<P: Platform>(platform: &mut P) {
     if let Err(error) = platform.restore() {
         panic!("restore: {error}");
     }
-    let mut after = BTreeMap::new();
+    let mut after = Arc::default();
     for _ in 0..PATIENCE {
         after = sample(platform).knobs;
         if after == first {

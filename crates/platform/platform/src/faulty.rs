@@ -1,5 +1,6 @@
 //! Any platform with faults thrown at it.
 
+mod hardware;
 mod readings;
 
 use crate::life::Life;
@@ -44,6 +45,13 @@ pub enum Fault {
     Sleep(Duration),
     /// Somebody sets the clock that people read, by this many milliseconds, for good.
     SetClock(i64),
+    /// The machine's own sensors (bus locks, temperatures, power) show what they showed in the
+    /// sample before.
+    HardwareStall,
+    /// They read this many times what they are.
+    HardwareLie(u32),
+    /// They tell nothing of these CPUs; without a CPU they are gone altogether.
+    HardwareVanish(Vec<u32>),
 }
 
 impl Fault {
@@ -152,10 +160,10 @@ impl<P: Platform> Faulty<P> {
         let now = self.samples;
         let lasting = std::mem::take(&mut self.lasting);
         for (until, fault) in lasting {
-            if fault == Fault::Stall {
-                stall(sample, self.last.as_ref());
-            } else {
-                self.spoiled.befall(&fault, sample);
+            match (&fault, &self.last) {
+                (Fault::Stall, last) => stall(sample, last.as_ref()),
+                (Fault::HardwareStall, last) => hardware::stall(sample, last.as_ref()),
+                _ => self.spoiled.befall(&fault, sample),
             }
             if until > now && !Spoiled::is_for_good(&fault) {
                 self.lasting.push((until, fault));

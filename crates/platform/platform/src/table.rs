@@ -6,6 +6,7 @@ use quell_types::{
     Tenant, TenantReading, Time,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Does what it is told and reads back what it was told. Time passes only by sampling.
@@ -69,7 +70,7 @@ impl Platform for Table {
             host: self.host(),
             tenants: self.tenants.clone(),
             links: BTreeMap::new(),
-            knobs: self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect(),
+            knobs: Arc::new(self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect()),
             tasks: Vec::new(),
             experiments: Vec::new(),
             probes: Vec::new(),

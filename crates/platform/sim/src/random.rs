@@ -48,6 +48,16 @@ impl Stream {
         radius * cos
     }
 
+    /// Passes over so many standard normals: what comes next is as if they had been drawn.
+    pub(crate) fn skip_normals(&mut self, count: usize) {
+        let rest = count - usize::from(count > 0 && self.spare.take().is_some());
+        // A pair takes two uniforms of two words each.
+        self.bits.set_word_pos(self.bits.get_word_pos() + 4 * (rest / 2) as u128);
+        if rest % 2 == 1 {
+            self.normal();
+        }
+    }
+
     /// Log-normal with this mean and coefficient of variation; the mean itself at 0.
     pub(crate) fn log_normal(&mut self, mean: f64, variation: f64) -> f64 {
         if variation <= 0.0 {
@@ -73,6 +83,28 @@ mod tests {
         assert_eq!(draw(1, 2).to_bits(), draw(1, 2).to_bits());
         assert_ne!(draw(1, 2).to_bits(), draw(1, 3).to_bits());
         assert_ne!(draw(1, 2).to_bits(), draw(2, 2).to_bits());
+    }
+
+    #[test]
+    fn normals_that_are_passed_over_are_those_that_would_have_been_drawn() {
+        for (before, count) in [(0, 0), (0, 72), (1, 72), (0, 7), (1, 7), (3, 1), (2, 1)] {
+            let (mut drawn, mut skipped) = (Stream::new(5, 3), Stream::new(5, 3));
+            for _ in 0..before {
+                drawn.normal();
+                skipped.normal();
+            }
+            for _ in 0..count {
+                drawn.normal();
+            }
+            skipped.skip_normals(count);
+            for _ in 0..3 {
+                assert_eq!(
+                    drawn.normal().to_bits(),
+                    skipped.normal().to_bits(),
+                    "{before} {count}"
+                );
+            }
+        }
     }
 
     #[test]

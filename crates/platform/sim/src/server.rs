@@ -143,6 +143,13 @@ impl<S: Store> SimServer<S> {
         self.body.is_gone(tenant)
     }
 
+    /// Whether it tells bus locks, temperatures or power.
+    #[must_use]
+    pub fn senses_hardware(&self) -> bool {
+        let machine = &self.body.world.machine;
+        machine.lock_counter || machine.power_sensor
+    }
+
     /// A CPU goes. Sets lose it for good where `legacy` (cgroup v1), else as long as it is away.
     ///
     /// # Errors

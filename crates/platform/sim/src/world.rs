@@ -8,6 +8,7 @@
 
 mod agenda;
 mod group;
+mod heat;
 mod pages;
 mod pause;
 mod place;
@@ -33,6 +34,12 @@ use crate::workload::Program;
 
 /// A moment that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
+
+/// Whole nanoseconds that cover a span of at least 0; [`NEVER`] for one without end.
+fn whole_ns(span: f64) -> u64 {
+    let whole = span as u64;
+    whole.saturating_add(u64::from((whole as f64) < span))
+}
 
 /// Where a thread stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +90,13 @@ pub(crate) struct CpuState {
     speed: f64,
     /// Speed against a fast core of its own.
     factor: f64,
+    /// The frequency that `ghz` and `relative_power` are of; both are looked up far more often than
+    /// it changes.
+    khz: u64,
     ghz: f64,
+    relative_power: f64,
     /// Power units of what runs.
     units: f64,
-    /// The same over the time since the last tick.
-    heat: f64,
-    /// Power of its thread alone, smoothed over the time constant of heat, in watts.
-    pub(crate) warmth_w: f64,
     /// Bus locks per nanosecond of what runs, and all that it ever made.
     locks_per_ns: f64,
     pub(crate) bus_locks: f64,
@@ -139,6 +146,10 @@ struct Cell {
     /// Nanoseconds per instruction spent waiting for memory.
     waiting_ns: f64,
     mpki: f64,
+    /// Nanoseconds per instruction that it would wait for idle memory at home.
+    home_wait_ns: f64,
+    /// Bytes moved since the last tick.
+    bytes: f64,
     ran_ns: f64,
     /// Run time weighted with the speed of cores and siblings.
     effective_ns: f64,
@@ -156,6 +167,10 @@ pub(crate) struct World {
     pub(crate) works: Vec<Work>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) cpus: Vec<CpuState>,
+    /// By CPU: power units times nanoseconds since the last tick.
+    heat: Vec<f64>,
+    /// By CPU: power of its thread alone, smoothed over the time constant of heat, in watts.
+    warmth_w: Vec<f64>,
     pub(crate) services: Vec<Service>,
     pub(crate) links: Vec<LinkState>,
     pub(crate) sockets: Vec<SocketState>,
@@ -170,6 +185,8 @@ pub(crate) struct World {
     /// Counts the states of the hardware.
     epoch: u64,
     node_load: Vec<f64>,
+    /// What queueing at each node adds to an access.
+    node_queue: Vec<f64>,
     link_load: Vec<f64>,
     server_blocked: Vec<f64>,
     /// The share of the locks that programs would make for which a server's bus has time.
@@ -230,6 +247,8 @@ impl World {
             works: Vec::new(),
             threads: Vec::new(),
             cpus: vec![CpuState { cap_khz: top, duty: 1.0, ..CpuState::default() }; cpus],
+            heat: vec![0.0; cpus],
+            warmth_w: vec![0.0; cpus],
             services: Vec::new(),
             links: scene.links.iter().map(link).collect(),
             sockets: vec![SocketState::new(&machine.clock, &machine.power); sockets],
@@ -240,6 +259,7 @@ impl World {
             active: Vec::new(),
             epoch: 1,
             node_load: vec![0.0; machine.nodes()],
+            node_queue: vec![0.0; machine.nodes()],
             link_load: vec![0.0; sockets],
             server_blocked: vec![0.0; machine.servers as usize],
             lock_room: vec![1.0; machine.servers as usize],

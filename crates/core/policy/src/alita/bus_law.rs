@@ -38,8 +38,10 @@
 //! | `relaxing` | well below its share | a step up |
 //! | `relaxed` | whole again, gone, or no longer to be limited | released |
 //!
-//! **Invariants.** Only clock modulation, CPU bandwidth and freezers are written; never of the host,
-//! of a core that two tenants share, of a service that keeps its objective or that nobody named.
+//! **Invariants**, checked after every step of every fault run (`quell-faults`; that a named
+//! service is spared while it keeps its objective, by unit tests). Only clock modulation, CPU
+//! bandwidth and freezers are written; never of the host, of a core that two tenants share, of a
+//! service that keeps its objective or that nobody named.
 //!
 //! Source, A-37 (1) to (3); Q-23.
 

@@ -118,6 +118,12 @@ impl PowerThrottle {
         self.noisy = self.noisy.intersection(cpus);
     }
 
+    /// Whether nobody is held back.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.levels.is_empty()
+    }
+
     /// A step up for each clock that is held back; what is whole again is forgotten.
     fn raise(&mut self) {
         self.levels.values_mut().for_each(|level| *level += 1);

@@ -9,7 +9,8 @@
 //! its own, and only they can be slowed without hurting others. Levels go to clock modulation where
 //! it can be set, else to the top frequency of each frequency domain all of whose CPUs are held
 //! back: so many parts of the highest one. The reading of power is a mean over a second at least;
-//! the law steps each 12 seconds, in which temperatures follow.
+//! the law steps each 12 seconds, in which temperatures follow. Who runs where is looked at each
+//! second: a core that changes hands must not stay slow for its new owner until the next loop.
 //!
 //! # Units
 //! Watts, degrees Celsius, shares of time in; parts of time, or kilohertz, out.
@@ -23,6 +24,7 @@
 //!     else: every domain whose CPUs are all held back to level / parts of its highest frequency,
 //!           by the highest level of its CPUs
 //!     the others: released
+//! each second: CPUs that no longer belong to who may be limited: released
 //! ```
 //!
 //! # Degradation
@@ -37,8 +39,10 @@
 //! | `relaxing` | the socket is well below its quota | a step up |
 //! | `relaxed` | whole again, or no longer to be limited | released |
 //!
-//! **Invariants.** Only clock modulation and top frequencies are written; never of the host, of a
-//! core that two tenants share, of a service that keeps its objective or that nobody named.
+//! **Invariants**, checked after every step of every fault run (`quell-faults`; that a named
+//! service is spared while it keeps its objective, by unit tests). Only clock modulation and top
+//! frequencies are written; never of the host, of a core that two tenants share, of a service that
+//! keeps its objective or that nobody named.
 //!
 //! Source: A-7, A-17, A-27 to A-30, A-36.
 
@@ -48,7 +52,7 @@ use super::places::{Lists, Places};
 use super::{PowerThrottle, PowerThrottleParams, SocketPower};
 use crate::Policy;
 use crate::ledger::{Ledger, Reason};
-use crate::parts::{check, cpus_of, frequency_domains, sockets};
+use crate::parts::{Every, check, cpus_of, frequency_domains, sockets};
 use quell_types::{
     CpuSet, Input, Kilohertz, Knob, KnobRange, Observation, Proposal, Setting, Setup, Tenant,
 };
@@ -60,6 +64,8 @@ use std::time::Duration;
 const NAME: &str = "power";
 /// Parts of the highest frequency, where clocks are not modulated.
 const FREQUENCY_PARTS: u32 = 16;
+/// How often it looks who runs where, in seconds.
+const LOOK_S: f64 = 1.0;
 
 /// By what cores are slowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -149,13 +155,15 @@ impl PowerParams {
 /// See the module.
 pub(crate) struct PowerLaw {
     params: PowerParams,
+    loops: Every,
     sockets: BTreeMap<u32, PowerThrottle>,
     ledger: Ledger,
 }
 
 impl PowerLaw {
     pub(crate) fn new(params: PowerParams) -> Self {
-        Self { sockets: BTreeMap::new(), ledger: Ledger::new(NAME), params }
+        let loops = Every::new(params.period_s);
+        Self { loops, sockets: BTreeMap::new(), ledger: Ledger::new(NAME), params }
     }
 
     /// Into how many parts a core's speed is cut, if it can be set: of clocks, else of frequency.
@@ -170,14 +178,38 @@ impl PowerLaw {
         }
     }
 
-    fn round(&mut self, setup: &Setup, seen: &Observation) {
-        let Some((actuator, parts)) = self.parts(setup) else { return };
+    /// CPUs by the tenant that has their cores for itself, and that may be limited.
+    fn open(&self, setup: &Setup, seen: &Observation) -> BTreeMap<Tenant, CpuSet> {
         let places = Places::of(setup, seen);
         let lists = Lists { allow: &self.params.allow, deny: &self.params.deny };
-        let open: BTreeMap<Tenant, CpuSet> = tenants(setup)
+        tenants(setup)
             .filter(|tenant| lists.may(seen, tenant))
             .map(|tenant| (tenant.clone(), places.owned_by(tenant)))
-            .collect();
+            .collect()
+    }
+
+    /// Between two loops: who got a core meanwhile, or may no longer be limited, does not wait for
+    /// the next loop to have its clock back.
+    fn let_go(&mut self, setup: &Setup, seen: &Observation) {
+        if self.sockets.values().all(PowerThrottle::is_idle) {
+            return;
+        }
+        let open = self.open(setup, seen);
+        let ours = open.values().fold(CpuSet::new(), |all, cpus| all.union(cpus));
+        self.sockets.values_mut().for_each(|throttle| throttle.keep(&ours));
+        let theirs = setup.managed_cpus.difference(&ours);
+        let clocks = theirs.iter().map(|cpu| Knob::DutyCycle { cpu });
+        let shared =
+            frequency_domains(setup).into_iter().filter(|(_, cpus)| !cpus.is_subset(&ours));
+        let frequencies = shared.map(|(cpu, _)| Knob::FrequencyMax { cpu });
+        for knob in clocks.chain(frequencies) {
+            self.ledger.release(knob, &Reason::polluter("relaxed", Vec::new()));
+        }
+    }
+
+    fn round(&mut self, setup: &Setup, seen: &Observation) {
+        let Some((actuator, parts)) = self.parts(setup) else { return };
+        let open = self.open(setup, seen);
         let ours = open.values().fold(CpuSet::new(), |all, cpus| all.union(cpus));
         for socket in sockets(setup) {
             let cpus = cpus_of(setup, socket);
@@ -269,12 +301,16 @@ impl Policy for PowerLaw {
     }
 
     fn period(&self) -> Duration {
-        crate::parts::seconds(self.params.period_s)
+        crate::parts::seconds(self.params.period_s.min(LOOK_S))
     }
 
     fn step(&mut self, setup: &Setup, seen: &Observation) -> Vec<Proposal> {
         self.ledger.run_all_tasks(setup, &Reason::partition("always-run", Vec::new()));
-        self.round(setup, seen);
+        if self.loops.due(seen.time) {
+            self.round(setup, seen);
+        } else {
+            self.let_go(setup, seen);
+        }
         self.ledger.drain()
     }
 

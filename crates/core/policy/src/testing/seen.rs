@@ -7,6 +7,7 @@ use quell_types::{
     Tenant, Watts,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn unset<T>() -> Reading<T> {
     Err(Gap::not_yet("the test does not say"))
@@ -77,9 +78,9 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
         interval_s: 0.1,
         services: setup.services.iter().map(|s| (s.name.clone(), service())).collect(),
         batch: setup.batch.iter().map(|b| (b.name.clone(), batch())).collect(),
-        host: silent_host(),
+        host: Arc::new(silent_host()),
         links: setup.links.iter().map(|l| (l.name.clone(), link(l))).collect(),
-        knobs: BTreeMap::new(),
+        knobs: Arc::default(),
         tasks: Vec::new(),
         experiments: Vec::new(),
         probes: Vec::new(),
@@ -171,7 +172,7 @@ impl Seen {
 
     /// Memory traffic of the machine, in bytes per second.
     pub(crate) fn host_memory(self, bytes_per_s: f64) -> Self {
-        self.with(|o| o.host.memory = Ok(BytesPerSecond(bytes_per_s)))
+        self.with(|o| Arc::make_mut(&mut o.host).memory = Ok(BytesPerSecond(bytes_per_s)))
     }
 
     /// What a service or batch group sends, on every link, in bytes per second.
@@ -203,26 +204,29 @@ impl Seen {
     /// Power of all sockets in watts, socket 0 first.
     pub(crate) fn power(self, watts: &[f64]) -> Self {
         let by_socket = (0u32..).zip(watts.iter().map(|&w| Watts(w))).collect();
-        self.with(|o| o.host.power = Ok(by_socket))
+        self.with(|o| Arc::make_mut(&mut o.host).power = Ok(by_socket))
     }
 
     /// Frequency of all CPUs in kHz, CPU 0 first.
     pub(crate) fn frequencies(self, khz: &[u64]) -> Self {
         let by_cpu = (0u32..).zip(khz.iter().copied()).collect();
-        self.with(|o| o.host.frequency_khz = Ok(by_cpu))
+        self.with(|o| Arc::make_mut(&mut o.host).frequency_khz = Ok(by_cpu))
     }
 
     /// Bus locks per second of all CPUs, CPU 0 first.
     pub(crate) fn bus_locks(self, per_s: &[f64]) -> Self {
         let by_cpu = (0u32..).zip(per_s.iter().copied()).collect();
-        self.with(|o| o.host.bus_locks_per_s = Ok(by_cpu))
+        self.with(|o| Arc::make_mut(&mut o.host).bus_locks_per_s = Ok(by_cpu))
     }
 
     /// Temperature in °C and use of all CPUs, CPU 0 first.
     pub(crate) fn heat(self, of: &[(f64, f64)]) -> Self {
         let celsius = (0u32..).zip(of.iter().map(|(c, _)| Celsius(*c))).collect();
         let busy = (0u32..).zip(of.iter().map(|(_, b)| Fraction(*b))).collect();
-        self.with(|o| (o.host.temperature, o.host.cpu_busy) = (Ok(celsius), Ok(busy)))
+        self.with(|o| {
+            let host = Arc::make_mut(&mut o.host);
+            (host.temperature, host.cpu_busy) = (Ok(celsius), Ok(busy));
+        })
     }
 
     /// The CPUs on which a tenant may run.
@@ -234,14 +238,14 @@ impl Seen {
     /// How a knob really stands.
     pub(crate) fn knob(self, knob: Knob, setting: Setting) -> Self {
         self.with(|o| {
-            o.knobs.insert(knob, Ok(setting));
+            Arc::make_mut(&mut o.knobs).insert(knob, Ok(setting));
         })
     }
 
     /// Every knob stands as wished.
     pub(crate) fn obedient(self, standing: &Standing) -> Self {
         let knobs = standing.settings.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect();
-        self.with(|o| o.knobs = knobs)
+        self.with(|o| o.knobs = Arc::new(knobs))
     }
 
     fn any(

@@ -9,6 +9,7 @@ use quell_types::{
     BandwidthReading, Celsius, Gap, HostReading, Reading, Sample, Tenant, TenantReading, Time,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Full samples between two looks for a service's listening sockets.
 const METER_EVERY: u64 = 5;
@@ -137,7 +138,7 @@ impl Linux {
             host: self.host(time, scope),
             tenants,
             links,
-            knobs,
+            knobs: Arc::new(knobs),
             tasks: self.tasks.records(&self.queue).map_err(lost)?,
             experiments: std::mem::take(&mut self.traces),
             probes: std::mem::take(&mut self.probed),

@@ -1,6 +1,6 @@
 //! What faults do to readings.
 
-use super::{Fault, TenantReading};
+use super::{Fault, TenantReading, hardware};
 use quell_types::{Gap, Reading, Sample, Tenant, Time};
 use std::collections::BTreeMap;
 
@@ -52,6 +52,8 @@ impl Spoiled {
                 self.slept_ns = self.slept_ns.saturating_add(span.as_nanos() as u64);
             }
             Fault::SetClock(ms) => self.clock_ms = self.clock_ms.saturating_add(*ms),
+            Fault::HardwareLie(times) => hardware::lie(sample, *times),
+            Fault::HardwareVanish(cpus) => hardware::vanish(sample, cpus),
             // Of writes, or of the whole sample.
             _ => {}
         }

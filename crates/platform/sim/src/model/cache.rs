@@ -22,6 +22,23 @@ struct Region {
     /// Which holders may fill it.
     allowed: Vec<bool>,
     held: Vec<f64>,
+    /// What each would hold if all found room; lives from step to step.
+    grown: Vec<f64>,
+}
+
+impl Region {
+    /// Adds what comes in; nobody holds more than its part of the working set. Answers the sum.
+    fn grow(&mut self, seconds: f64, inserts: &[f64], most: &[f64], rooms: &[f64]) -> f64 {
+        let size = self.bytes;
+        self.grown.clone_from(&self.held);
+        for (i, held) in self.grown.iter_mut().enumerate() {
+            if self.allowed[i] && inserts[i] > 0.0 {
+                let into = seconds * inserts[i] * size / rooms[i];
+                *held = (*held + into).min(held.max(most[i] * size / rooms[i]));
+            }
+        }
+        self.grown.iter().sum()
+    }
 }
 
 /// One cache with its holders.
@@ -90,7 +107,12 @@ impl CacheState {
         for way in 0..self.ways {
             let allowed: Vec<bool> = self.masks.iter().map(|mask| mask >> way & 1 == 1).collect();
             if self.regions.last().is_none_or(|last| last.allowed != allowed) {
-                self.regions.push(Region { bytes: 0.0, allowed, held: vec![0.0; holders] });
+                self.regions.push(Region {
+                    bytes: 0.0,
+                    allowed,
+                    held: vec![0.0; holders],
+                    grown: Vec::new(),
+                });
             }
             let Some(region) = self.regions.last_mut() else { continue };
             region.bytes += self.way_bytes;
@@ -105,23 +127,18 @@ impl CacheState {
     /// Lets `seconds` pass with these insertions (bytes/s) and working sets (bytes). Answers the
     /// largest change as a share of the cache.
     pub(crate) fn step(&mut self, seconds: f64, inserts: &[f64], most: &[f64]) -> f64 {
-        let rooms = &self.rooms;
         let whole = self.way_bytes * f64::from(self.ways);
         let mut moved: f64 = 0.0;
         for region in &mut self.regions {
-            let size = region.bytes;
-            // With what comes in; nobody holds more than its part of the working set.
-            let grown = |i: usize, held: f64, allowed: bool| {
-                let into = if allowed { seconds * inserts[i] * size / rooms[i] } else { 0.0 };
-                (held + into).min(held.max(most[i] * size / rooms[i]))
-            };
-            let all: f64 =
-                (0..region.held.len()).map(|i| grown(i, region.held[i], region.allowed[i])).sum();
-            let kept = if all > size { size / all } else { 1.0 };
-            for (i, held) in region.held.iter_mut().enumerate() {
-                let next = grown(i, *held, region.allowed[i]) * kept;
-                moved = moved.max((next - *held).abs() / whole);
-                *held = next;
+            let all = region.grow(seconds, inserts, most, &self.rooms);
+            let kept = if all > region.bytes { region.bytes / all } else { 1.0 };
+            for (held, grown) in region.held.iter_mut().zip(&region.grown) {
+                let next = grown * kept;
+                // Most holders stand still, and a division is dear.
+                if next != *held {
+                    moved = moved.max((next - *held).abs() / whole);
+                    *held = next;
+                }
             }
         }
         moved

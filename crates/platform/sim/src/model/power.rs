@@ -71,9 +71,12 @@ impl SocketState {
             return down;
         }
         let up = (self.khz + step).min(ceiling);
+        if up == self.khz {
+            return up;
+        }
         let ratio = relative_power(up as f64 / 1e6, base) / relative_power(self.ghz(), base);
         let fits = self.power.idle_w + dynamic_w * ratio <= self.power.limit_w;
-        if up > self.khz && fits { up } else { self.khz }
+        if fits { up } else { self.khz }
     }
 
     /// The highest frequency for the number of active cores.

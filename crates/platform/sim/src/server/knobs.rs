@@ -9,6 +9,7 @@ use quell_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The kernel refuses quotas under 1 ms, and periods beyond 1 s.
 const LEAST_QUOTA_US: u64 = 1_000;
@@ -21,7 +22,7 @@ const LEAST_RATE: f64 = 1_000.0;
 pub(crate) struct KnobTable {
     ranges: BTreeMap<Knob, KnobRange>,
     /// How they read: a knob with something on its way to it reads *pending*.
-    shown: BTreeMap<Knob, Reading<Setting>>,
+    shown: Arc<BTreeMap<Knob, Reading<Setting>>>,
     standing: BTreeMap<Knob, Setting>,
     pending: Vec<(u64, Knob, Setting)>,
     actuation: Actuation,
@@ -64,7 +65,7 @@ impl KnobTable {
         if exclusive {
             split_sets(setup, &mut standing);
         }
-        let shown = standing.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect();
+        let shown = Arc::new(standing.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect());
         let (pending, classes) = (Vec::new(), BTreeSet::new());
         Self { ranges, shown, standing, pending, actuation, classes }
     }
@@ -84,7 +85,7 @@ impl KnobTable {
     }
 
     /// How all knobs read.
-    pub(crate) fn read(&self) -> BTreeMap<Knob, Reading<Setting>> {
+    pub(crate) fn read(&self) -> Arc<BTreeMap<Knob, Reading<Setting>>> {
         self.shown.clone()
     }
 
@@ -93,7 +94,9 @@ impl KnobTable {
         let pending = self.pending.iter().any(|(_, k, _)| k == knob);
         let Some(standing) = self.standing.get(knob) else { return };
         let reading = if pending { Err(Gap::Pending) } else { Ok(standing.clone()) };
-        self.shown.insert(knob.clone(), reading);
+        if self.shown.get(knob) != Some(&reading) {
+            Arc::make_mut(&mut self.shown).insert(knob.clone(), reading);
+        }
     }
 
     /// Whether the machine takes this setting, in the manner of the kernel.

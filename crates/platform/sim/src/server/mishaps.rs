@@ -8,6 +8,7 @@ use crate::workload::Program;
 use quell_platform::{Life, Scope};
 use quell_types::{CpuSet, Gap, Knob, Reading, Sample, Setting, Tenant, TenantReading, Throttling};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What goes wrong when a knob is put back.
 #[derive(Clone, Debug)]
@@ -232,7 +233,7 @@ impl Body {
         if self.mishaps.gone.is_empty() {
             return;
         }
-        for (knob, reading) in &mut sample.knobs {
+        for (knob, reading) in Arc::make_mut(&mut sample.knobs) {
             if knob.tenant().is_some_and(|tenant| self.is_gone(tenant)) {
                 *reading = Err(Gap::Gone(knob.to_string()));
             }

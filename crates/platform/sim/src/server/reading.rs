@@ -68,7 +68,7 @@ impl Body {
             bus_locks: self.bus_locks(),
             temperature: self
                 .powered(world.machine.power_sensor, "temperature")
-                .map(|s| (0..).zip(s.celsius.iter().map(|c| Celsius(*c))).collect()),
+                .map(|s| (0..).zip(s.celsius().into_iter().map(Celsius)).collect()),
             cpu_busy_ns: Ok((0..).zip(world.cpus.iter().map(|cpu| cpu.busy_ns)).collect()),
         }
     }
@@ -85,8 +85,8 @@ impl Body {
     }
 
     fn powered(&self, there: bool, what: &str) -> Reading<&super::sensors::Latched> {
-        let why = format!("this machine does not tell its {what}");
-        if there { self.sensors.read(self.world.now) } else { Err(Gap::absent(why)) }
+        let absent = || Gap::absent(format!("this machine does not tell its {what}"));
+        if there { self.sensors.read(self.world.now) } else { Err(absent()) }
     }
 
     pub(super) fn tenant(&self, group: usize, scope: Scope) -> TenantReading {

@@ -18,8 +18,27 @@ pub(crate) struct Latched {
     pub(crate) khz: Vec<u64>,
     /// By CPU; what is not measured here is empty.
     pub(crate) bus_locks: Vec<f64>,
-    pub(crate) celsius: Vec<f64>,
+    heat: Heat,
     pub(crate) group_locks: Vec<f64>,
+}
+
+/// Cores' temperatures as they were, and the noise that goes with them: it is worked out only for
+/// those who read, which is seldom.
+#[derive(Clone, Debug, Default)]
+struct Heat {
+    celsius: Vec<f64>,
+    noise: Option<(Stream, f64)>,
+}
+
+impl Latched {
+    /// The temperature of each CPU.
+    pub(crate) fn celsius(&self) -> Vec<f64> {
+        let mut celsius = self.heat.celsius.clone();
+        if let Some((mut noise, deviation)) = self.heat.noise.clone() {
+            celsius.iter_mut().for_each(|c| *c *= noise.noise(deviation));
+        }
+        celsius
+    }
 }
 
 /// Cores' temperatures are taken this seldom, in nanoseconds: they move in seconds.
@@ -123,12 +142,16 @@ impl Sensors {
         }
         let last = self.taken.back().filter(|_| world.now < self.heat_next);
         if let Some(last) = last {
-            now.celsius.clone_from(&last.celsius);
+            now.heat = last.heat.clone();
             return;
         }
         self.heat_next = world.now + HEAT_NS;
-        let noise = self.sensing.noise_frac;
-        now.celsius.extend(world.celsius().iter().map(|c| c * self.noise.noise(noise)));
+        let (celsius, deviation) = (world.celsius(), self.sensing.noise_frac);
+        if deviation > 0.0 {
+            now.heat.noise = Some((self.noise.clone(), deviation));
+            self.noise.skip_normals(celsius.len());
+        }
+        now.heat.celsius = celsius;
     }
 
     /// What can be read now: the newest values that are old enough.

@@ -1,6 +1,6 @@
 //! CPU bandwidth of groups and the freezer.
 
-use super::{NEVER, Quota, State, World};
+use super::{NEVER, Quota, State, World, whole_ns};
 
 impl World {
     /// Sets or lifts a group's CPU bandwidth: (quota, period) in nanoseconds.
@@ -53,7 +53,7 @@ impl World {
             None => NEVER,
             Some(quota) if of.running == 0 || quota.throttled_since.is_some() => quota.refill,
             Some(quota) => {
-                let left = libm::ceil(quota.pool_ns.max(0.0) / f64::from(of.running)) as u64;
+                let left = whole_ns(quota.pool_ns.max(0.0) / f64::from(of.running));
                 quota.refill.min(self.now + left)
             }
         };

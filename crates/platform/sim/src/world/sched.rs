@@ -5,7 +5,7 @@
 //! before the others; it takes the CPU over at once if only the idle class runs there, else when
 //! the slice of who runs is over (EEVDF with RUN_TO_PARITY).
 
-use super::{NEVER, State, World};
+use super::{NEVER, State, World, whole_ns};
 use crate::model::power::relative_power;
 
 /// Slices end at ticks of the kernel's timer: 250 a second.
@@ -47,7 +47,7 @@ impl World {
         group.instructions += instructions;
         group.bus_locks += span * state.locks_per_ns;
         state.bus_locks += span * state.locks_per_ns;
-        state.heat += span * state.units;
+        self.heat[cpu] += span * state.units;
         state.busy_ns += passed;
         self.busy_ns += passed;
         let index = thread.work * self.caches.len() + place.domain;
@@ -87,21 +87,24 @@ impl World {
         let beside = phase.smt_speed.unwrap_or(self.machine.smt_speed);
         let factor = place.speed * duty * if shared { beside } else { 1.0 };
         let socket = &self.sockets[place.socket];
-        let ghz = socket.khz.min(state.cap_khz) as f64 / 1e6;
-        let base = self.machine.clock.base_khz as f64 / 1e6;
+        let khz = socket.khz.min(state.cap_khz);
         if state.stolen {
             self.cpu_next.set(cpu, NEVER);
             return;
         }
+        if state.khz != khz {
+            let base = self.machine.clock.base_khz as f64 / 1e6;
+            (state.khz, state.ghz) = (khz, khz as f64 / 1e6);
+            state.relative_power = relative_power(state.ghz, base);
+        }
         state.factor = factor;
-        state.ghz = ghz;
-        state.speed = factor / (cell.cycles / ghz + cell.waiting_ns);
-        state.units = activity * factor * relative_power(ghz, base);
+        state.speed = factor / (cell.cycles / state.ghz + cell.waiting_ns);
+        state.units = activity * factor * state.relative_power;
         let room = self.lock_room[self.shape.socket_server[place.socket]];
         state.locks_per_ns = phase.split_locks_per_s / 1e9 * factor * room;
         let mut next = if state.queue.is_empty() { NEVER } else { state.slice_end };
         if thread.left.is_finite() {
-            let wait = libm::ceil((thread.left / state.speed).max(0.0)) as u64;
+            let wait = whole_ns((thread.left / state.speed).max(0.0));
             next = next.min(self.now.saturating_add(wait.max(1)));
         }
         self.cpu_next.set(cpu, next.max(self.now));

@@ -72,10 +72,10 @@ impl World {
 
     fn count_traffic(&mut self) {
         for index in &self.active {
-            let cell = &self.cells[*index];
-            let bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
-            self.groups[self.works[cell.work].group].traffic_bytes += bytes;
-            self.traffic_bytes += bytes;
+            let cell = &mut self.cells[*index];
+            cell.bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
+            self.groups[self.works[cell.work].group].traffic_bytes += cell.bytes;
+            self.traffic_bytes += cell.bytes;
         }
     }
 
@@ -85,16 +85,19 @@ impl World {
         let mut moved = 0.0f64;
         let mut inserts = std::mem::take(&mut self.scratch.inserts);
         let mut most = std::mem::take(&mut self.scratch.most);
-        most.clear();
-        let set = |work: &Work| work.program.phases[work.phase].working_set_bytes;
-        most.extend(self.works.iter().map(set));
+        // Only of what ran is the working set looked at.
+        most.resize(self.works.len(), 0.0);
+        for index in &self.active {
+            let cell = &self.cells[*index];
+            most[cell.work] = self.phase_of(cell).working_set_bytes;
+        }
         for (domain, cache) in self.caches.iter_mut().enumerate() {
             inserts.clear();
             inserts.resize(self.works.len(), 0.0);
             let here = self.active.iter().map(|index| &self.cells[*index]);
             let mut any = false;
             for cell in here.filter(|cell| cell.domain == domain) {
-                inserts[cell.work] = cell.instructions * cell.mpki / 1000.0 * LINE / seconds;
+                inserts[cell.work] = cell.bytes / seconds;
                 any = true;
             }
             if any {
@@ -149,37 +152,6 @@ impl World {
         moved
     }
 
-    /// Lets each CPU's part of its core's heat follow what it did.
-    fn warm_cores(&mut self, span_ns: f64) {
-        let power = &self.machine.power;
-        let seconds = span_ns / 1e9;
-        let part = seconds / (seconds + power.time_constant_s);
-        for cpu in &mut self.cpus {
-            let watts = power.core_w * std::mem::take(&mut cpu.heat) / span_ns;
-            cpu.warmth_w += part * (watts - cpu.warmth_w);
-        }
-    }
-
-    /// The temperature of each CPU: its socket's, and what its core is warmer by than the socket's
-    /// cores are on average.
-    pub(crate) fn celsius(&self) -> Vec<f64> {
-        let core_w = |cpu: usize| {
-            let sibling = self.shape.cpus[cpu].sibling.map_or(0.0, |s| self.cpus[s].warmth_w);
-            self.cpus[cpu].warmth_w + sibling
-        };
-        let mut sums = vec![(0.0, 0.0); self.sockets.len()];
-        for (cpu, place) in self.shape.cpus.iter().enumerate() {
-            let (sum, count) = &mut sums[place.socket];
-            (*sum, *count) = (*sum + core_w(cpu), *count + 1.0);
-        }
-        let one = |(cpu, place): (usize, &crate::machine::CpuPlace)| {
-            let (sum, count) = sums[place.socket];
-            let beyond = core_w(cpu) - sum / count;
-            self.sockets[place.socket].celsius + self.machine.power.core_c_per_w * beyond
-        };
-        self.shape.cpus.iter().enumerate().map(one).collect()
-    }
-
     fn step_links(&mut self) {
         let mut offered = std::mem::take(&mut self.scratch.offered);
         offered.clear();
@@ -187,7 +159,9 @@ impl World {
         for index in 0..self.active.len() {
             let cell = &self.cells[self.active[index]];
             let egress = self.phase_of(cell).blind_egress_per_ki();
-            offered[self.works[cell.work].group] += cell.instructions / 1000.0 * egress;
+            if egress > 0.0 {
+                offered[self.works[cell.work].group] += cell.instructions / 1000.0 * egress;
+            }
         }
         for (group, bytes) in self.groups.iter_mut().zip(&offered) {
             if group.links.is_empty() {
@@ -247,10 +221,18 @@ impl World {
         let phase = self.phase_of(cell);
         let mpki = phase.llc_misses.mpki(self.caches[cell.domain].held(cell.work));
         let hits = (phase.llc_apki - mpki).max(0.0) / 1000.0;
-        let open = 1.0 - self.server_blocked[self.shape.socket_server[self.socket_of(cell.domain)]];
-        let hit_cycles = self.machine.cache.hit_cycles / phase.overlap / open;
+        let hit_cycles = self.machine.cache.hit_cycles / phase.overlap / self.open(cell.domain);
         let cycles = phase.base_cpi + hits * hit_cycles;
-        (self.cells[index].mpki, self.cells[index].cycles) = (mpki, cycles);
+        let home = self.shape.domain_node[cell.domain];
+        let distance = self.shape.distance[home][home];
+        let miss_ns = self.machine.memory.latency_ns * distance / phase.overlap;
+        let cell = &mut self.cells[index];
+        (cell.mpki, cell.cycles, cell.home_wait_ns) = (mpki, cycles, mpki / 1000.0 * miss_ns);
+    }
+
+    /// The share of time in which bus locks leave memory open to a domain.
+    fn open(&self, domain: usize) -> f64 {
+        1.0 - self.server_blocked[self.shape.socket_server[self.socket_of(domain)]]
     }
 
     /// Nanoseconds per instruction that a program on a domain waits for one node, idle and with
@@ -258,7 +240,11 @@ impl World {
     fn wait_for(&self, index: usize, node: usize) -> (f64, f64) {
         let cell = &self.cells[index];
         let home = self.shape.domain_node[cell.domain];
-        let share = self.works[cell.work].share_at(node, home);
+        let work = &self.works[cell.work];
+        if work.pages.is_empty() {
+            return if node == home { (cell.home_wait_ns, 1.0) } else { (0.0, 0.0) };
+        }
+        let share = work.share_at(node);
         if share == 0.0 {
             return (0.0, 0.0);
         }
@@ -277,16 +263,17 @@ impl World {
     /// all its accesses back.
     fn loaded(&self, index: usize, node: usize) -> f64 {
         let home = self.shape.domain_node[self.cells[index].domain];
-        let stretch = 1.0 + queueing(self.node_load[node]) + self.link_stretch(home, node);
+        let stretch = 1.0 + self.node_queue[node] + self.link_stretch(home, node);
         self.wait_for(index, node).0 * stretch
     }
 
     /// By how much all accesses of a program on a domain are held back: its throttle, bus locks.
     fn held_back(&self, index: usize) -> f64 {
         let cell = &self.cells[index];
-        let open = 1.0 - self.server_blocked[self.shape.socket_server[self.socket_of(cell.domain)]];
+        let open = self.open(cell.domain);
         let percent = self.groups[self.works[cell.work].group].percent[cell.domain].max(1);
-        100.0 / f64::from(percent) / open
+        // Nearly always, and divisions are dear here.
+        if percent == 100 && open == 1.0 { 1.0 } else { 100.0 / f64::from(percent) / open }
     }
 
     fn load_node(&mut self, active: &[usize], node: usize, span_ns: f64) {
@@ -296,6 +283,7 @@ impl World {
         demands.extend(self.moves.iter().filter_map(|m| self.demand_of_move(m, node)));
         let bandwidth = self.machine.memory.bytes_per_s;
         self.node_load[node] = utilisation(&demands, bandwidth, self.node_load[node]);
+        self.node_queue[node] = queueing(self.node_load[node]);
         self.scratch.demands = demands;
     }
 
@@ -327,6 +315,9 @@ impl World {
         self.link_load.fill(0.0);
         for index in active {
             let cell = &self.cells[*index];
+            if self.works[cell.work].pages.is_empty() {
+                continue;
+            }
             let home = self.socket_of(cell.domain);
             let bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
             let load = bytes / span_ns * 1e9 / self.machine.memory.link_bytes_per_s;
@@ -363,11 +354,8 @@ impl World {
 }
 
 impl Work {
-    /// The share of its pages on a node, for threads whose own node is `home`.
-    fn share_at(&self, node: usize, home: usize) -> f64 {
-        if self.pages.is_empty() {
-            return f64::from(u8::from(node == home));
-        }
+    /// The share of its pages on a node, where they do not lie wherever its threads run.
+    fn share_at(&self, node: usize) -> f64 {
         self.pages.iter().find(|(n, _)| *n == node).map_or(0.0, |(_, share)| *share)
     }
 }

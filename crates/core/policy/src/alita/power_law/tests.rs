@@ -22,17 +22,21 @@ impl Run {
 
     fn play(&mut self, loops: u32, watts: f64) {
         for _ in 0..loops {
-            let mut seen = observe(&self.setup, 12.0 * f64::from(self.loops)).power(&[watts]);
-            let others = (60.0, 0.9);
-            let heat: Vec<(f64, f64)> =
-                (0..16).map(|cpu| if cpu < 8 { self.attacker } else { others }).collect();
-            seen = seen.heat(&heat);
-            for (name, cpus) in &self.sets {
-                seen = seen.on(name, cpus);
-            }
-            self.standing.step(&mut self.law, &self.setup, seen);
+            self.step(12.0 * f64::from(self.loops), watts);
             self.loops += 1;
         }
+    }
+
+    fn step(&mut self, second: f64, watts: f64) {
+        let mut seen = observe(&self.setup, second).power(&[watts]);
+        let others = (60.0, 0.9);
+        let heat: Vec<(f64, f64)> =
+            (0..16).map(|cpu| if cpu < 8 { self.attacker } else { others }).collect();
+        seen = seen.heat(&heat);
+        for (name, cpus) in &self.sets {
+            seen = seen.on(name, cpus);
+        }
+        self.standing.step(&mut self.law, &self.setup, seen);
     }
 
     fn held(&self) -> Vec<(u32, Setting)> {
@@ -63,6 +67,22 @@ fn only_the_warm_and_busy_are_slowed_a_step_a_loop_and_freed_in_sixteen() {
     assert!(run.held().is_empty(), "{:?}", run.held());
     for rule in ["noisy", "relaxing", "relaxed"] {
         assert!(run.standing.rules.iter().any(|r| r == rule), "{rule}");
+    }
+}
+
+#[test]
+fn who_gets_a_core_between_two_loops_has_its_clock_back_within_a_second() {
+    for machine in [machine().duty(16), machine().frequency(1_000_000, 3_200_000)] {
+        let mut run = Run::new(machine.build(), PowerParams::default());
+        run.play(3, 160.0);
+        let before = run.held();
+        assert_eq!(before.len(), 8);
+        run.step(25.0, 160.0);
+        assert_eq!(run.held(), before, "nothing is judged between two loops");
+        run.sets = vec![("web", "6-11"), ("virus", "0-5"), ("calm", "12-15")];
+        run.step(26.0, 160.0);
+        assert_eq!(run.held(), before[..6], "CPUs 6 and 7 are the service's now");
+        assert!(run.law.period() <= Duration::from_secs(1));
     }
 }
 
