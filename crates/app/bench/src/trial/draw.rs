@@ -98,6 +98,20 @@ pub(crate) struct Member {
     pub(crate) intensity: u32,
     /// By how many threads.
     pub(crate) threads: u32,
+    /// CPU weight of its group, 100 being the usual one.
+    pub(crate) weight: u32,
+}
+
+impl Member {
+    /// As `integer 100 x 2, weight 10`.
+    pub(super) fn in_words(&self) -> String {
+        let times = if self.threads == 1 { String::new() } else { format!(" x {}", self.threads) };
+        let weight = match self.weight {
+            USUAL_WEIGHT => String::new(),
+            weight => format!(", weight {weight}"),
+        };
+        format!("{} {}{times}{weight}", self.resource, self.intensity)
+    }
 }
 
 /// What runs in one trial.
@@ -111,6 +125,9 @@ pub(crate) struct Composition {
 
 /// Groups of a trial.
 pub(crate) const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const USUAL_WEIGHT: u32 = 100;
+/// Weights of one who never sleeps and yet does little harm.
+const LITTLE_WEIGHTS: [u32; 4] = [5, 10, 15, 20];
 /// Work that stays within a core.
 const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
 /// Work that leaves it.
@@ -127,14 +144,20 @@ impl Composition {
             let resource = kinds[dice.below(kinds.len() as u64) as usize];
             let intensity = match (guilty, harm) {
                 (false, _) => 10 + 5 * dice.below(11) as u32,
-                (true, Harm::Little) => 20 + 10 * dice.below(6) as u32,
+                (true, Harm::Little) if taken == Taken::Memory => 20 + 10 * dice.below(6) as u32,
                 (true, _) => 100,
             };
-            let threads = match (guilty, taken, harm) {
-                (true, Taken::Cpu, Harm::Much) => 2 + dice.below(3) as u32,
+            let threads = match (guilty, taken) {
+                (true, Taken::Cpu) => 2 + dice.below(3) as u32,
                 _ => 1,
             };
-            Member { group: (*group).to_owned(), resource, intensity, threads }
+            let weight = match (guilty, taken, harm) {
+                (true, Taken::Cpu, Harm::Little) => {
+                    LITTLE_WEIGHTS[dice.below(LITTLE_WEIGHTS.len() as u64) as usize]
+                }
+                _ => USUAL_WEIGHT,
+            };
+            Member { group: (*group).to_owned(), resource, intensity, threads, weight }
         };
         Self { members: GROUPS.iter().enumerate().map(member).collect(), culprit }
     }
@@ -191,6 +214,10 @@ mod tests {
             counts.insert(composition.members[culprit].threads);
         }
         assert_eq!(counts.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
+        let little = Composition::draw(2, 0, Harm::Little, Taken::Cpu);
+        let culprit = &little.members[little.culprit.unwrap()];
+        assert!(LITTLE_WEIGHTS.contains(&culprit.weight) && culprit.intensity == 100);
+        assert!(culprit.in_words().contains(", weight "), "{}", culprit.in_words());
         assert_eq!("cpu".parse::<Taken>().unwrap().to_string(), "cpu");
         assert!("disk".parse::<Taken>().unwrap_err().contains("memory, cpu"));
     }
