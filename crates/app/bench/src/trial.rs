@@ -4,8 +4,9 @@
 //! does is measured with Quell off, by stopping and continuing it in turn. Then `quell guard` begins
 //! with law `culprit`, as a user would run it, and whom it names is compared with what was put there.
 //! As soon as somebody is named, the service's tail and everybody's work are measured in turns under
-//! the law, alone and without the culprit. What runs in which group is drawn from a seed beforehand;
-//! a trial in which the harm is not in the wanted class is discarded, told and replaced.
+//! the law, alone and without the culprit. What runs in which group is drawn from a seed beforehand,
+//! but for the weight of one who takes the CPU and is to do little harm: that follows the harm of those
+//! before it, as it was measured with Quell off. A trial in which the harm is not in the wanted class is discarded, told and replaced.
 
 mod confusion;
 mod crowd;
@@ -27,7 +28,7 @@ use crate::service::{self, Load};
 use crate::ui::Interrupt;
 use anyhow::Context as _;
 use crowd::{Crowd, TrialGroups};
-use draw::Composition;
+use draw::{Composition, LittleWeight};
 use guarded::{Guarding, Verdict};
 use harm::{Latencies, TURN, WINDOW_S};
 use quell_cgroup::CpuUsage;
@@ -92,7 +93,7 @@ pub fn trial(
     let rate = ground.rate()?;
     say(&format!("{rate:.0} requests/s are {:.0} % of the machine", 100.0 * LOAD_FRAC));
     let mut report = TrialReport::new(options);
-    let mut courses = Vec::new();
+    let (mut courses, mut little) = (Vec::new(), LittleWeight::default());
     for number in 0..u32::MAX {
         if report.trials >= options.trials || report.gives_up(DISCARDED_FRAC) {
             break;
@@ -100,9 +101,11 @@ pub fn trial(
         if interrupt.requested() {
             break;
         }
-        let composition = Composition::draw(options.seed, number, options.harm, options.taken);
+        let kind = (options.harm, options.taken);
+        let composition = Composition::draw(options.seed, number, kind, little);
         let (trial, course) = ground.trial(number, &composition, rate)?;
         say(&trial.in_words());
+        little.learn(trial.harm_ratio);
         report.add(trial);
         courses.extend(course);
         if let Some(path) = &options.json {

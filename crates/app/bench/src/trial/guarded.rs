@@ -4,7 +4,7 @@ use super::Ground;
 use super::crowd::Crowd;
 use super::draw::Composition;
 use super::harm::Latencies;
-use super::turns::{ORDER, Turn, TurnKind};
+use super::turns::{KINDS, ORDER, Turn, TurnKind};
 use super::watch::limit_cpus;
 use crate::guard::{Guard, GuardPlan};
 use anyhow::Context as _;
@@ -115,7 +115,8 @@ impl<'a> Guarding<'a> {
         Ok(())
     }
 
-    /// Plays the turns, if somebody is named and they end by `until`.
+    /// Plays the turns, if somebody is named: as many as end by `until`, all of them or one of each
+    /// kind.
     pub(super) fn turns(
         &mut self,
         crowd: &Crowd,
@@ -123,17 +124,19 @@ impl<'a> Guarding<'a> {
         until: Instant,
         latencies: &Latencies,
     ) -> anyhow::Result<Vec<Turn>> {
-        let each_s = WARM_S + TURN_S + TURN_MARGIN_S;
-        let all = SETTLED + Duration::from_secs_f64(each_s * ORDER.len() as f64);
-        if !crowd.has_culprit() || self.said.named.is_empty() || Instant::now() + all > until {
+        let now = Instant::now();
+        let lasts_s = |turns: usize| turns as f64 * (WARM_S + TURN_S + TURN_MARGIN_S);
+        let fits = |turns: &usize| now + SETTLED + Duration::from_secs_f64(lasts_s(*turns)) <= until;
+        let count = [ORDER.len(), KINDS].into_iter().find(fits).unwrap_or(0);
+        if !crowd.has_culprit() || self.said.named.is_empty() || count == 0 {
             return Ok(Vec::new());
         }
         self.ground.interrupt.sleep(SETTLED)?;
         // Another trial has other arrivals; all turns of one have the same.
         let seed = self.ground.options.seed.wrapping_add(1 + u64::from(number));
         let load = (rate, WARM_S, TURN_S, seed);
-        let mut one = |kind| self.turn(crowd, kind, load, latencies);
-        let turns = ORDER.into_iter().map(&mut one).collect();
+        let mut one = |kind: &TurnKind| self.turn(crowd, *kind, load, latencies);
+        let turns = ORDER[..count].iter().map(&mut one).collect();
         crowd.go_on()?;
         turns
     }

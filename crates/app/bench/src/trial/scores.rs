@@ -345,6 +345,7 @@ fn median_seconds(guilty: &[&Trial]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::draw::LittleWeight;
     use super::super::guarded::Said;
     use super::*;
 
@@ -353,7 +354,7 @@ mod tests {
     }
 
     fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
-        let drawn = Composition::draw(1, number, Harm::Much, Taken::Memory);
+        let drawn = Composition::draw(1, number, (Harm::Much, Taken::Memory), LittleWeight::default());
         let culprit = drawn.culprit().unwrap().to_owned();
         let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
         let said = Said { named: named.iter().map(name).collect(), seconds, ..Said::default() };
@@ -382,7 +383,7 @@ mod tests {
     #[test]
     fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
         let mut report = TrialReport::of(Harm::Little, Taken::Cpu, 1);
-        let drawn = Composition::draw(1, 0, Harm::Little, Taken::Cpu);
+        let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu), LittleWeight::default());
         let of = |limited, harm| {
             let verdict = Verdict { limited, ..Verdict::default() };
             Trial::judged(0, &drawn, Some(measured(1.0, harm)), verdict)
@@ -398,7 +399,7 @@ mod tests {
     #[test]
     fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
         let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
-        let drawn = Composition::draw(1, 0, Harm::Much, Taken::Cpu);
+        let drawn = Composition::draw(1, 0, (Harm::Much, Taken::Cpu), LittleWeight::default());
         let harm = measured(1.1, 0.9);
         for number in 0..6 {
             assert!(!report.gives_up(0.4));

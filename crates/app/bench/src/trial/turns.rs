@@ -21,6 +21,9 @@ pub enum TurnKind {
     Without,
 }
 
+/// So many kinds there are; the first turns are one of each.
+pub(super) const KINDS: usize = 3;
+
 /// The turns of one trial.
 pub(super) const ORDER: [TurnKind; 6] = {
     use TurnKind::{Alone, Guarded, Without};
@@ -207,6 +210,9 @@ mod tests {
         let turns: Vec<Turn> = tails.into_iter().chain(later).map(of).collect();
         let kinds: Vec<TurnKind> = turns.iter().map(|turn| turn.kind).collect();
         assert_eq!(kinds, ORDER);
+        let first = Throttling::of(&[Played { turns: &turns[..KINDS], culprit: 1 }]);
+        assert_eq!(first.p95_against_alone.map(|ratios| ratios.pairs), Some(1));
+        assert_eq!(first.p95_control, None, "one of a kind has nothing to be compared with");
         let all = Throttling::of(&[Played { turns: &turns, culprit: 1 }]);
         let (alone, control) = (all.p95_against_alone.unwrap(), all.p95_control.unwrap());
         assert!((alone.mean - 3.0_f64.sqrt()).abs() < 1e-9 && alone.pairs == 2, "{alone:?}");

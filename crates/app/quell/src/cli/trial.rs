@@ -21,8 +21,9 @@ enum What {
     Polluter(Polluter),
 }
 
-/// What runs in the groups is drawn from the seed before anything is measured. How much the
-/// culprit hurts, in CPU time per request or in the p95 of latency, is measured with Quell off by
+/// What runs in the groups is drawn from the seed before anything is measured (of who takes the CPU
+/// and is to do little harm, the weight follows the harm of those before it). How much the culprit
+/// hurts, in CPU time per request or in the p95 of latency, is measured with Quell off by
 /// stopping it in turn; a trial in which that is not in the wanted class is discarded and told. Then
 /// `quell guard` begins with law `culprit`. As soon as somebody is named, the service's tail and the
 /// work of innocents are measured in turns: everybody under the law, the service alone, and without
