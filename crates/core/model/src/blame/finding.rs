@@ -35,8 +35,8 @@ pub struct FindingParams {
     pub greedy_frac: f64,
     /// Seconds of watching before anybody is named for it: groups have their phases.
     pub least_watched_s: f64,
-    /// Seconds after which one of several who never sleep is named though it was not seen what it
-    /// asks for while the others are held.
+    /// Seconds of watching, old ones counting less, after which one of several who never sleep is
+    /// named though it was not seen what it asks for while the others are held: ten by the clock.
     pub relief_patience_s: f64,
     /// Offered load over its peak that explains slowness.
     pub loaded_frac: f64,
@@ -58,7 +58,7 @@ impl Default for FindingParams {
             least_windows: 6.0,
             greedy_frac: 0.5,
             least_watched_s: 3.0,
-            relief_patience_s: 10.0,
+            relief_patience_s: 7.8,
             throttled_frac: 0.05,
             loaded_frac: 0.95,
             steal_frac: 0.05,

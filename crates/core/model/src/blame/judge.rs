@@ -4,10 +4,11 @@
 //! at least twice (one look may have gone wrong), and its part of the harm must be worth it.
 //! Everything less is a suspicion. Who has the CPU that the victim stands ready for is named on what
 //! the scheduler says, without experiments, if besides it asks for more than its turn: it hardly
-//! ever sleeps, and asks for half of what any other asks for that the victim stands behind; the rest
-//! of those whom it stands behind are suspected, but for those whose part of the harm is small: they share the
-//! CPU, which is no offence, and is told in the evidence only. A victim that runs into its own quota, that is loaded to its
-//! limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
+//! ever sleeps, and asks for half of what any other asks for that the victim stands behind; and if
+//! there are rivals, it does not sleep while they are held either. The rest of those whom it stands
+//! behind are suspected, but for those whose part of the harm is small: they share the CPU, which is
+//! no offence, and is told in the evidence only. A victim that runs into its own quota, that is
+//! loaded to its limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
 //!
 //! Source; issue "Name the polluter and limit only it" (self-inflicted slowness).
 
@@ -382,7 +383,7 @@ mod tests {
         assert_eq!(judged(&guilty, &[], signs).cause, Cause::Neighbour, "it was shown");
     }
 
-    /// Ten seconds in which the victim uses 0.4 CPUs, and for each group the threads of the victim
+    /// Fifteen seconds in which the victim uses 0.4 CPUs, and for each group the threads of the victim
     /// that stand behind it and what it asks for.
     fn stood(groups: &[(&str, f64, f64)], own: f64) -> Waiting {
         let mut waiting = Waiting::new(WaitingParams::default());
@@ -392,7 +393,7 @@ mod tests {
         let demand = |cpus: f64| Demand { used_cpus: 0.4, asked_cpus: cpus };
         let asked = groups.iter().map(|(name, _, cpus)| ((*name).into(), demand(*cpus))).collect();
         let waits = Waits { seconds: 0.25, running: 0.4, own, behind, ..Waits::default() };
-        (0..40).for_each(|_| waiting.see(&waits, &asked, 0.0));
+        (0..60).for_each(|_| waiting.see(&waits, &asked, 0.0));
         waiting
     }
 
