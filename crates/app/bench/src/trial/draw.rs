@@ -224,9 +224,9 @@ mod tests {
         for group in 0..GROUPS.len() {
             assert!((0..60).any(|number| drawn(1, number).culprit == Some(group)), "{group}");
         }
-        for member in
-            (0..60).flat_map(|number| Composition::draw(1, number, (Harm::None, Taken::Cpu), usual).members)
-        {
+        for member in (0..60).flat_map(|number| {
+            Composition::draw(1, number, (Harm::None, Taken::Cpu), usual).members
+        }) {
             assert!(INNOCENT.contains(&member.resource), "{member:?}");
             assert!((10..=60).contains(&member.intensity), "{member:?}");
         }

@@ -126,7 +126,8 @@ impl<'a> Guarding<'a> {
     ) -> anyhow::Result<Vec<Turn>> {
         let now = Instant::now();
         let lasts_s = |turns: usize| turns as f64 * (WARM_S + TURN_S + TURN_MARGIN_S);
-        let fits = |turns: &usize| now + SETTLED + Duration::from_secs_f64(lasts_s(*turns)) <= until;
+        let fits =
+            |turns: &usize| now + SETTLED + Duration::from_secs_f64(lasts_s(*turns)) <= until;
         let count = [ORDER.len(), KINDS].into_iter().find(fits).unwrap_or(0);
         if !crowd.has_culprit() || self.said.named.is_empty() || count == 0 {
             return Ok(Vec::new());

@@ -354,7 +354,8 @@ mod tests {
     }
 
     fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
-        let drawn = Composition::draw(1, number, (Harm::Much, Taken::Memory), LittleWeight::default());
+        let drawn =
+            Composition::draw(1, number, (Harm::Much, Taken::Memory), LittleWeight::default());
         let culprit = drawn.culprit().unwrap().to_owned();
         let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
         let said = Said { named: named.iter().map(name).collect(), seconds, ..Said::default() };
