@@ -71,7 +71,7 @@ fn is_greedy(
 }
 
 /// Those who never sleep, and of whom it is not yet shown who is to blame, before patience is over:
-/// two at least, or nobody. Little is known of them yet where `early` is wanted.
+/// two at least, or nobody. `early` adds those of whom it is not known whether they sleep.
 #[must_use]
 pub fn rivals<'a>(
     waiting: &Waiting,
@@ -82,11 +82,14 @@ pub fn rivals<'a>(
     if waiting.seconds() >= params.relief_patience_s {
         return Vec::new();
     }
-    let least_windows = if early { 1.0 } else { params.least_windows };
-    let params = FindingParams { least_windows, ..*params };
-    let all = stood(waiting, suspects, &params);
+    let all = stood(waiting, suspects, params);
     let most_asked = all.iter().map(|stood| stood.crowding.asked_cpus).fold(0.0, f64::max);
-    let greedy = |s: &&Stood| is_greedy(&s.crowding, most_asked, waiting, &params);
+    let unknown = |s: &Stood| early && s.crowding.known_windows < params.least_windows;
+    let awake =
+        |s: &Stood| s.crowding.known_windows < 1.0 || s.crowding.awake_frac >= params.awake_frac;
+    let greedy = |s: &&Stood| {
+        (unknown(s) && awake(s)) || is_greedy(&s.crowding, most_asked, waiting, params)
+    };
     let rival = |stood: &Stood| Rival {
         workload: stood.workload.clone(),
         relieved: stood.crowding.relieved_cpus.is_some(),
