@@ -26,7 +26,6 @@ pub use turns::{Ratios, Throttling, Turn, TurnKind};
 use crate::folder::RunFolder;
 use crate::service::{self, Load};
 use crate::ui::Interrupt;
-use anyhow::Context as _;
 use crowd::{Crowd, TrialGroups};
 use draw::{Composition, LittleWeight};
 use guarded::{Guarding, Verdict};
@@ -254,7 +253,8 @@ impl Ground<'_> {
         }
         crowd.stop_culprit(false)?;
         anyhow::ensure!(used_s[1] > 0.0, "the service did nothing");
-        let slowed = latencies.slowed(&turns).context("the service answered nothing in a turn")?;
+        // Where nothing was answered in the turns of one kind there is no harm to be told.
+        let Some(slowed) = latencies.slowed(&turns) else { return Ok(None) };
         let cost_ratio = used_s[0] / used_s[1] * slowed.answered_ratio;
         Ok(Some(Measured { cost_ratio, slowed }))
     }
