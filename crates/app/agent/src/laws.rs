@@ -1,7 +1,9 @@
 //! The laws as the configuration knows them, and policies made of what it says.
 
 use quell_config::{Checked, ConfigErrors, Laws};
-use quell_policy::{Law, LawParams, ParseLawError, Policy, Refresh, RefreshParams, Who, build_all};
+use quell_policy::{
+    Law, LawParams, Needs, ParseLawError, Policy, Refresh, RefreshParams, Who, build_all,
+};
 use std::time::Duration;
 
 /// All laws with their parameters, for [`quell_config::Raw::check`].
@@ -46,6 +48,12 @@ pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigE
         policies.push(Box::new(Refresh::new(params)));
     }
     Ok(policies)
+}
+
+/// What the configured laws want to be read; nothing if they cannot be made, which is told elsewhere.
+pub(crate) fn needs(config: &Checked) -> Needs {
+    let each = policies(config).unwrap_or_default();
+    each.iter().fold(Needs::default(), |all, policy| all.and(policy.needs()))
 }
 
 /// One that listens who slows whom, beside laws none of which finds out by itself.

@@ -1,5 +1,6 @@
 //! Configuration -> options of the Linux platform, and parameters of the engine.
 
+use crate::laws;
 use quell_config::{Checked, ForeignChange, LatencySource, Selector};
 use quell_control::EngineParams;
 use quell_linux::{BatchBinding, Latency, LinkBinding, LinuxOptions, ServiceBinding};
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 /// What the platform is told.
 #[must_use]
 pub fn linux_options(config: &Checked) -> LinuxOptions {
+    let needs = laws::needs(config);
     LinuxOptions {
         services: services(config),
         batch: batch(config),
@@ -18,8 +20,8 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
         managed_cpus: config.agent.manage.clone(),
         mount_resctrl: config.agent.mount_resctrl,
         probe_program: if config.agent.probes.enabled { presser() } else { Vec::new() },
-        count_bus_locks: has_law(config, &["bus-lock", "alita"]),
-        read_temperatures: has_law(config, &["power", "alita"]),
+        count_bus_locks: needs.bus_locks,
+        read_temperatures: needs.temperatures,
         ..LinuxOptions::new(&config.agent.state_dir)
     }
 }
@@ -28,12 +30,6 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
 fn presser() -> Vec<String> {
     let program = format!("/proc/{}/exe", std::process::id());
     vec![program, "pressure".to_owned()]
-}
-
-/// Whether one of these laws is chosen, or runs beside the chosen one.
-fn has_law(config: &Checked, names: &[&str]) -> bool {
-    let laws = config.agent.beside.iter().chain([&config.agent.law]);
-    laws.into_iter().any(|law| names.contains(&law.as_str()))
 }
 
 /// What the engine is told.
@@ -121,5 +117,19 @@ mod tests {
         assert_eq!((jobs.takes_tasks, jobs.max_tasks, jobs.links.len()), (true, 2, 1));
         assert_eq!(options.links[0].spec.capacity.bits(), 1e9);
         assert_eq!(options.state_dir, PathBuf::from("/var/lib/quell"));
+    }
+
+    #[test]
+    fn what_costs_much_to_read_is_read_where_a_law_looks_at_it() {
+        let of = |agent: &str| {
+            let text = format!("[agent]\n{agent}\n[[service]]\ncgroup = \"/a\"\np99 = \"3ms\"\n");
+            let config = Raw::from_toml("quell.toml", &text).check(&known_laws()).unwrap();
+            let options = linux_options(&config);
+            (options.count_bus_locks, options.read_temperatures)
+        };
+        assert_eq!(of("law = \"quell\""), (false, false));
+        assert_eq!(of("law = \"bus-lock\""), (true, false));
+        assert_eq!(of("law = \"alita\""), (true, true));
+        assert_eq!(of("law = \"none\"\nbeside = [\"power\"]"), (false, true));
     }
 }

@@ -87,7 +87,10 @@ impl VictimReport {
             workload: name.clone(),
             slowdown: Some(finding.slowdown),
             resource: match finding.cause {
-                Cause::Neighbour => finding.culprits.first().map(|culprit| culprit.resource),
+                // Where nobody is accused, many share the CPU.
+                Cause::Neighbour => {
+                    Some(finding.culprits.first().map_or(Resource::Cpu, |c| c.resource))
+                }
                 _ => None,
             },
             culprits: finding.culprits.clone(),

@@ -132,6 +132,23 @@ fn a_loop_among_those_who_sleep_is_named_for_the_cpu_and_nobody_else() {
 }
 
 #[test]
+fn who_works_at_a_fixed_rate_is_not_named_where_cpus_are_short_and_the_loop_is() {
+    // About 1.2 CPUs besides the loop and the service, of two: the greediest is starved, more or less.
+    let wanted = [[0.6, 0.2, 0.2, 0.1, 0.1], [0.5, 0.3, 0.2, 0.1, 0.1], [0.4, 0.3, 0.2, 0.2, 0.1]];
+    let mut found = 0;
+    for seed in 101..=124 {
+        let mut work: Vec<Work> = wanted[seed as usize % 3].map(Work::Sleeps).to_vec();
+        let place = seed as usize % GROUPS.len();
+        work.insert(place, LOOP);
+        let (finding, _) = look(&scene(seed, &work), 15);
+        let named = named(&finding);
+        assert!(named.iter().all(|name| *name == GROUPS[place]), "seed {seed}: {finding:#?}");
+        found += usize::from(!named.is_empty());
+    }
+    assert!(found >= 22, "the loop was named in {found} of 24");
+}
+
+#[test]
 fn five_loops_starve_the_service_together_and_the_one_who_sleeps_does_not() {
     for seed in 1..=3 {
         let work = [LOOP, LOOP, LOOP, LOOP, LOOP, Work::Sleeps(0.1)];

@@ -97,8 +97,9 @@ impl Stage<'_> {
         let tasks = charge.mix.parts().iter().map(task).collect();
         let config = self.config(charge, &folder)?;
         let bpf_stats = charge.bpf_stats;
-        Guard::start(GuardPlan { program: self.program, config, tasks, folder, bpf_stats })
-            .map(Some)
+        let (program, status_json) = (self.program, None);
+        let plan = GuardPlan { program, config, tasks, folder, bpf_stats, status_json };
+        Guard::start(plan).map(Some)
     }
 
     /// A place for the next agent, and no feeds of the one before.

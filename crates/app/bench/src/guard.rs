@@ -33,13 +33,15 @@ pub(crate) struct GuardPlan<'a> {
     pub(crate) folder: PathBuf,
     /// Whether the kernel counts the time of its eBPF programs, which costs a little itself.
     pub(crate) bpf_stats: bool,
+    /// A file that is rewritten with its status at every interval.
+    pub(crate) status_json: Option<PathBuf>,
 }
 
 impl Guard {
     /// Fills the queue, starts the agent, and waits until it says that it is ready. It ends with
     /// the thread that calls this, if that ends first.
     pub(crate) fn start(plan: GuardPlan<'_>) -> anyhow::Result<Self> {
-        let GuardPlan { program, config, tasks, folder, bpf_stats } = plan;
+        let GuardPlan { program, config, tasks, folder, bpf_stats, status_json } = plan;
         fs::create_dir_all(folder.join("state"))?;
         fs::write(folder.join("guard.toml"), config)?;
         let queue = Queue::open(&StateDir(folder.join("state")).queue())?;
@@ -59,6 +61,7 @@ impl Guard {
             .arg("--with-parent")
             .arg(std::process::id().to_string())
             .args(bpf_stats.then_some("--bpf-stats"))
+            .args(status_json.iter().flat_map(|file| ["--status-json".as_ref(), file.as_os_str()]))
             .env("NOTIFY_SOCKET", &notify)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

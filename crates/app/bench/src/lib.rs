@@ -49,5 +49,8 @@ pub use report::{
 pub use run::guard;
 pub use show::{html_report, network_table, table};
 pub use signal::{Cause, Quartiles, SIGNAL_SCHEMA, SignalOptions, SignalReport, SignalRow, signal};
-pub use trial::{Harm, TRIAL_SCHEMA, Taken, Trial, TrialOptions, TrialReport, trial};
+pub use trial::{
+    Confusion, Harm, Judged, Ratios, TRIAL_SCHEMA, Taken, Throttling, Trial, TrialOptions,
+    TrialReport, Turn, TurnKind, trial,
+};
 pub use ui::Interrupt;

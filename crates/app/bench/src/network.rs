@@ -136,7 +136,8 @@ impl Network {
         let config = self.config(stage, law, &folder)?;
         let task = self.task(stage, seconds + 60.0)?;
         let (program, tasks) = (stage.program, vec![task]);
-        let plan = GuardPlan { program, config, tasks, folder, bpf_stats: false };
+        let (bpf_stats, status_json) = (false, None);
+        let plan = GuardPlan { program, config, tasks, folder, bpf_stats, status_json };
         Guard::start(plan).map(Some)
     }
 

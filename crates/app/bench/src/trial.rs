@@ -1,42 +1,49 @@
 //! `quell trial polluter`: is the right one named?
 //!
 //! A service under load runs beside five batch groups, of which at most one hurts it. How much it
-//! does is measured with Quell off, by stopping and continuing it in turn. Then `quell who` looks,
-//! as a user would run it, and what it says is compared with what was put there. What runs in which
-//! group is drawn from a seed beforehand; a trial in which the harm is not in the wanted class is
-//! discarded, told and replaced.
+//! does is measured with Quell off, by stopping and continuing it in turn. Then `quell guard` begins
+//! with law `culprit`, as a user would run it, and whom it names is compared with what was put there.
+//! As soon as somebody is named, the service's tail and everybody's work are measured in turns under
+//! the law, alone and without the culprit. What runs in which group is drawn from a seed beforehand,
+//! but for the weight of one who takes the CPU and is to do little harm: that follows the harm of those
+//! before it, as it was measured with Quell off. A trial in which the harm is not in the wanted class is discarded, told and replaced.
 
+mod confusion;
 mod crowd;
 mod draw;
+mod guarded;
 mod harm;
 mod scores;
+mod timeline;
+mod turns;
+mod watch;
 
+pub use confusion::{Confusion, Judged};
 pub use draw::{Harm, Taken};
 pub use scores::{TRIAL_SCHEMA, Trial, TrialReport};
+pub use turns::{Ratios, Throttling, Turn, TurnKind};
 
 use crate::folder::RunFolder;
 use crate::service::{self, Load};
 use crate::ui::Interrupt;
-use anyhow::Context as _;
 use crowd::{Crowd, TrialGroups};
-use draw::Composition;
+use draw::{Composition, LittleWeight};
+use guarded::{Guarding, Verdict};
 use harm::{Latencies, TURN, WINDOW_S};
 use quell_cgroup::CpuUsage;
-use quell_service::{Bench, Controls, Profile, RunReport, ServiceSpec, WindowRule};
+use quell_service::{Bench, Controls, Profile, RunReport, ServiceSpec, WindowRule, now_ns};
 use scores::Measured;
-use serde::Deserialize;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use timeline::{Course, Spans};
+use watch::Watch;
 
 /// Load of the service before it is slowed, as a share of all CPUs.
 const LOAD_FRAC: f64 = 0.3;
 /// Requests per second at which the cost of a request is measured.
 const FEELER_QPS: f64 = 300.0;
 /// How long one trial takes at most, from its load's start.
-const TRIAL_S: f64 = 28.0;
-/// How long `quell who` may look.
-const LOOK_S: f64 = 15.0;
+const TRIAL: Duration = Duration::from_secs(25);
 /// The service's load runs for so long before anything is measured.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Turns of the culprit running and stopped.
@@ -59,26 +66,10 @@ pub struct TrialOptions {
     pub service: ServiceSpec,
     /// Where the JSON is written, anew after each trial.
     pub json: Option<PathBuf>,
+    /// Where a report with the course of each trial is written, anew after each.
+    pub report: Option<PathBuf>,
     /// The program that becomes server, polluter and judge: `quell` itself.
     pub program: PathBuf,
-}
-
-/// What `quell who` says, as far as it is looked at.
-#[derive(Clone, Debug, Deserialize)]
-struct Said {
-    seconds: f64,
-    victims: Vec<SaidOfVictim>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct SaidOfVictim {
-    culprits: Vec<SaidOfCulprit>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct SaidOfCulprit {
-    workload: String,
-    status: String,
 }
 
 /// Runs the trials; `say` is told of each. The report holds what was done even if it is ended
@@ -101,6 +92,7 @@ pub fn trial(
     let rate = ground.rate()?;
     say(&format!("{rate:.0} requests/s are {:.0} % of the machine", 100.0 * LOAD_FRAC));
     let mut report = TrialReport::new(options);
+    let (mut courses, mut little) = (Vec::new(), LittleWeight::default());
     for number in 0..u32::MAX {
         if report.trials >= options.trials || report.gives_up(DISCARDED_FRAC) {
             break;
@@ -108,15 +100,29 @@ pub fn trial(
         if interrupt.requested() {
             break;
         }
-        let composition = Composition::draw(options.seed, number, options.harm, options.taken);
-        let trial = ground.trial(number, &composition, rate)?;
+        let kind = (options.harm, options.taken);
+        let composition = Composition::draw(options.seed, number, kind, little);
+        let (trial, course) = ground.trial(number, &composition, rate)?;
         say(&trial.in_words());
+        little.learn(trial.harm_ratio);
         report.add(trial);
+        courses.extend(course);
         if let Some(path) = &options.json {
             report.write(path)?;
         }
+        if let Some(folder) = &options.report {
+            timeline::report(&report, &courses).write(folder)?;
+        }
     }
     Ok(report)
+}
+
+/// What was seen under load.
+enum Looked<'a> {
+    /// The trial does not count, and why.
+    Discarded(Option<Measured>, &'static str),
+    /// Somebody is named, or the look is over.
+    Guarding(Option<Measured>, Guarding<'a>),
 }
 
 /// What all trials share.
@@ -133,8 +139,8 @@ impl Ground<'_> {
     fn rate(&self) -> anyhow::Result<f64> {
         let mut cpu = CpuUsage::new(self.groups.service());
         let before = cpu.read()?;
-        let latencies = Latencies::default();
-        let run = self.load(FEELER_QPS, 2.0, &Controls::default(), &latencies)?;
+        let load = (FEELER_QPS, 0.5, 2.0, self.options.seed);
+        let run = self.load(load, &Controls::default(), &Latencies::default())?;
         let used_s = (cpu.read()?.saturating_sub(before)) as f64 / 1e9;
         let answered = (run.answered + run.warmup_requests) as f64;
         anyhow::ensure!(used_s > 0.0 && answered > 0.0, "the service answered nothing");
@@ -142,58 +148,89 @@ impl Ground<'_> {
         Ok(LOAD_FRAC * cpus * answered / used_s)
     }
 
+    /// A load of (requests a second, warm-up, length, seed).
     fn load(
         &self,
-        qps: f64,
-        seconds: f64,
+        (qps, warmup_s, seconds, seed): (f64, f64, f64, u64),
         controls: &Controls,
         latencies: &Latencies,
     ) -> anyhow::Result<RunReport> {
         let load = Load {
             profile: Profile::Constant { qps },
-            warmup_s: 0.5,
+            warmup_s,
             seconds,
             window: WindowRule { length_s: WINDOW_S, min_requests: 1 },
-            seed: self.options.seed,
+            seed,
         };
         Ok(load.run(self.bench, controls, &mut |window| latencies.add(window))?)
     }
 
-    fn trial(&self, number: u32, drawn: &Composition, rate: f64) -> anyhow::Result<Trial> {
-        let crowd = Crowd::start(&self.options.program, self.groups, drawn, self.folder.path())?;
-        if !crowd.works(self.interrupt)? {
-            return Ok(Trial::discarded(number, drawn, None, "the culprit did not begin to work"));
-        }
-        let (controls, latencies) = (Controls::default(), Latencies::default());
-        std::thread::scope(|scope| {
-            let load = scope.spawn(|| self.load(rate, TRIAL_S, &controls, &latencies));
-            let trial = self.judged(number, drawn, &crowd, &latencies);
-            controls.stop();
-            let run = load.join().map_err(|_| anyhow::anyhow!("the generator failed"))?;
-            run.and(trial)
-        })
-    }
-
-    /// Measures the harm with Quell off, then asks who it is.
-    fn judged(
+    /// One trial, and its course if it counts.
+    fn trial(
         &self,
         number: u32,
         drawn: &Composition,
+        rate: f64,
+    ) -> anyhow::Result<(Trial, Option<Course>)> {
+        let crowd = Crowd::start(&self.options.program, self.groups, drawn, self.folder.path())?;
+        if !crowd.works(self.interrupt)? {
+            let trial = Trial::discarded(number, drawn, None, "the culprit did not begin to work");
+            return Ok((trial, None));
+        }
+        let (begun, start_ns) = (Instant::now(), now_ns());
+        let watch = Watch::start(self.groups)?;
+        let latencies = Latencies::default();
+        let (harm, mut guarding) = match self.under_load(&crowd, drawn, rate, &latencies)? {
+            Looked::Discarded(harm, why) => {
+                return Ok((Trial::discarded(number, drawn, harm, why), None));
+            }
+            Looked::Guarding(harm, guarding) => (harm, guarding),
+        };
+        let judged_ns = now_ns();
+        let until = begun + TRIAL;
+        let turns = guarding.turns(&crowd, (number, rate), until, &latencies)?;
+        let said = guarding.finish()?;
+        let moments = watch.finish()?;
+        let spans = Spans { start_ns, judged_ns, end_ns: now_ns() };
+        let limited = watch::limited(&moments);
+        let course = Course::new(number, drawn, &spans, &latencies, &moments);
+        let verdict = Verdict { said, turns, limited };
+        Ok((Trial::judged(number, drawn, harm, verdict), Some(course)))
+    }
+
+    /// Measures the harm with Quell off, then lets the law look until somebody is named.
+    fn under_load(
+        &self,
         crowd: &Crowd,
+        drawn: &Composition,
+        rate: f64,
         latencies: &Latencies,
-    ) -> anyhow::Result<Trial> {
+    ) -> anyhow::Result<Looked<'_>> {
+        let controls = Controls::default();
+        let plan = (rate, 0.5, TRIAL.as_secs_f64(), self.options.seed);
+        std::thread::scope(|scope| {
+            let load = scope.spawn(|| self.load(plan, &controls, latencies));
+            let looked = self.look(crowd, drawn, latencies);
+            controls.stop();
+            let run = load.join().map_err(|_| anyhow::anyhow!("the generator failed"))?;
+            run.and(looked)
+        })
+    }
+
+    fn look(
+        &self,
+        crowd: &Crowd,
+        drawn: &Composition,
+        latencies: &Latencies,
+    ) -> anyhow::Result<Looked<'_>> {
         self.interrupt.sleep(SETTLED)?;
         let harm = self.harm(crowd, latencies)?;
         if let Some(why) = self.options.harm.refuses(harm.map(Measured::ratio)) {
-            return Ok(Trial::discarded(number, drawn, harm, why));
+            return Ok(Looked::Discarded(harm, why));
         }
-        let said = self.ask(drawn)?;
-        let culprits = || said.victims.iter().flat_map(|victim| &victim.culprits);
-        let of = |status: &str| {
-            let which = culprits().filter(|culprit| culprit.status == status);
-            which.map(|culprit| culprit.workload.clone()).collect()
-        };
-        Ok(Trial::judged(number, drawn, harm, (of("named"), of("suspected")), said.seconds))
+        let mut guarding = Guarding::start(self, drawn)?;
+        guarding.look()?;
+        Ok(Looked::Guarding(harm, guarding))
     }
 
     /// CPU time of the service per answer while the culprit runs over that while it is stopped, and
@@ -208,40 +245,17 @@ impl Ground<'_> {
             if !crowd.stop_culprit(stopped)? {
                 return Ok(None);
             }
-            let (before, begun, from_ns) = (cpu.read()?, Instant::now(), harm::now_ns());
+            let (before, begun, from_ns) = (cpu.read()?, Instant::now(), now_ns());
             self.interrupt.sleep(TURN)?;
             let used = cpu.read()?.saturating_sub(before) as f64 / 1e9;
             used_s[usize::from(stopped)] += used / begun.elapsed().as_secs_f64();
-            turns.push((from_ns, harm::now_ns(), stopped));
+            turns.push((from_ns, now_ns(), stopped));
         }
         crowd.stop_culprit(false)?;
         anyhow::ensure!(used_s[1] > 0.0, "the service did nothing");
-        let slowed = latencies.slowed(&turns).context("the service answered nothing in a turn")?;
+        // Where nothing was answered in the turns of one kind there is no harm to be told.
+        let Some(slowed) = latencies.slowed(&turns) else { return Ok(None) };
         let cost_ratio = used_s[0] / used_s[1] * slowed.answered_ratio;
         Ok(Some(Measured { cost_ratio, slowed }))
-    }
-
-    /// Runs `quell who` as a user would.
-    fn ask(&self, drawn: &Composition) -> anyhow::Result<Said> {
-        let port = self.bench.address().context("the service has no address")?.port();
-        let service =
-            format!("name=service,cgroup={},ports={port},p99=1s", self.groups.service_path());
-        let mut command = Command::new(&self.options.program);
-        command.args(["who", "--json", "--until-named", "--seconds", &LOOK_S.to_string()]);
-        command.args(["--service", &service, "--set", "agent.metrics=off", "--state-dir"]);
-        command.arg(self.folder.path().join("who"));
-        for member in &drawn.members {
-            let path = self.groups.batch_path(&member.group);
-            command.args(["--batch", &format!("name={},cgroup={path}", member.group)]);
-        }
-        let output = command.stdin(Stdio::null()).output().context("cannot start quell who")?;
-        self.interrupt.check()?;
-        anyhow::ensure!(
-            output.status.success(),
-            "quell who ended ({}): {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        serde_json::from_slice(&output.stdout).context("what quell who said")
     }
 }

@@ -44,11 +44,36 @@ pub trait Policy: Send {
         BTreeMap::new()
     }
 
+    /// What it wants to be read beyond what every sample tells.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
     /// What it does without, on this setup: one sentence for each knob, sensor or parameter that
     /// it would use and does not have. For the journal's first lines and `quell doctor`.
     fn degradations(&self, setup: &Setup) -> Vec<String> {
         let _ = setup;
         Vec::new()
+    }
+}
+
+/// Readings that cost too much to be taken where no law looks at them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Bus locks of each CPU, and of groups.
+    pub bus_locks: bool,
+    /// Temperature and busy time of each CPU.
+    pub temperatures: bool,
+}
+
+impl Needs {
+    /// What either wants.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            bus_locks: self.bus_locks || other.bus_locks,
+            temperatures: self.temperatures || other.temperatures,
+        }
     }
 }
 

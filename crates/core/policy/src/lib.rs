@@ -37,7 +37,7 @@ pub use alita::{
 pub use culprit::CulpritParams;
 pub use fixed::StaticParams;
 pub use heracles::{HeraclesParams, ServiceBandwidth};
-pub use law::{BuildError, Law, LawParams, ParseLawError, Policy, build, build_all};
+pub use law::{BuildError, Law, LawParams, Needs, ParseLawError, Policy, build, build_all};
 pub use os_only::OsOnlyParams;
 pub use parties::PartiesParams;
 pub use parts::OnDisable;

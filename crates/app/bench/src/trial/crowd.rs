@@ -1,11 +1,13 @@
 //! The groups of a trial and what works in them.
 
 use super::draw::{Composition, GROUPS, Member};
+use super::turns::TurnKind;
 use crate::service::ENTER;
 use crate::ui::Interrupt;
 use anyhow::Context as _;
-use quell_cgroup::{Group, Layout, create, remove};
+use quell_cgroup::{Group, GroupKnob as _, Layout, WeightKnob, create, remove};
 use quell_pressure::FeedReader;
+use quell_types::Setting;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -48,6 +50,11 @@ impl TrialGroups {
         &self.service
     }
 
+    /// Those of batch, in their order.
+    pub(super) fn batch(&self) -> &[Group] {
+        &self.batch
+    }
+
     pub(super) fn service_path(&self) -> String {
         format!("{}/quell-service", self.home)
     }
@@ -81,7 +88,7 @@ fn doors(group: &Group) -> Vec<PathBuf> {
 pub(super) struct Crowd {
     children: Vec<Child>,
     culprit: Option<usize>,
-    feed: PathBuf,
+    feeds: Vec<FeedReader>,
 }
 
 impl Crowd {
@@ -92,22 +99,32 @@ impl Crowd {
         drawn: &Composition,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        let feed = folder.join("culprit.feed");
-        let _ = std::fs::remove_file(&feed);
-        let mut crowd = Self { children: Vec::new(), culprit: drawn.culprit, feed };
-        for (index, (member, group)) in drawn.members.iter().zip(&groups.batch).enumerate() {
-            let feed = (Some(index) == drawn.culprit).then_some(crowd.feed.as_path());
-            let child = work(program, member, &doors(group), feed).spawn();
+        let mut crowd = Self { children: Vec::new(), culprit: drawn.culprit, feeds: Vec::new() };
+        for (member, group) in drawn.members.iter().zip(&groups.batch) {
+            weigh(group, member.weight)?;
+            let feed = folder.join(format!("{}.feed", member.group));
+            let _ = std::fs::remove_file(&feed);
+            let child = work(program, member, &doors(group), &feed).spawn();
             crowd.children.push(child.context("cannot start /bin/sh")?);
+            crowd.feeds.push(FeedReader::new(feed));
         }
         Ok(crowd)
+    }
+
+    pub(super) fn has_culprit(&self) -> bool {
+        self.culprit.is_some()
+    }
+
+    /// What each group has done so far, in the unit of its work; 0 before the first.
+    pub(super) fn work(&self) -> Vec<u64> {
+        self.feeds.iter().map(|feed| feed.read().map_or(0, |reading| reading.work)).collect()
     }
 
     /// Whether the culprit has begun to work; true if there is none.
     pub(super) fn works(&self, interrupt: &Interrupt) -> anyhow::Result<bool> {
         let end = Instant::now() + ARMED;
-        let begun = || FeedReader::new(self.feed.clone()).read().is_ok_and(|feed| feed.work > 0);
-        while self.culprit.is_some() && !begun() {
+        let begun = |feed: &FeedReader| feed.read().is_ok_and(|feed| feed.work > 0);
+        while self.culprit.is_some_and(|culprit| !begun(&self.feeds[culprit])) {
             if Instant::now() >= end {
                 return Ok(false);
             }
@@ -119,10 +136,31 @@ impl Crowd {
     /// Stops the culprit or lets it go on; false if there is none.
     pub(super) fn stop_culprit(&self, stop: bool) -> anyhow::Result<bool> {
         let Some(culprit) = self.culprit else { return Ok(false) };
-        let signal = if stop { Signal::STOP } else { Signal::CONT };
-        kill_process_group(Pid::from_child(&self.children[culprit]), signal)
-            .context("the culprit has ended")?;
+        self.signal(culprit, stop)?;
         Ok(true)
+    }
+
+    /// Stops all who do not run in this kind of turn, and lets the others go on.
+    pub(super) fn let_run(&self, kind: TurnKind) -> anyhow::Result<()> {
+        (0..self.children.len()).try_for_each(|index| {
+            let stop = match kind {
+                TurnKind::Guarded => false,
+                TurnKind::Alone => true,
+                TurnKind::Without => Some(index) == self.culprit,
+            };
+            self.signal(index, stop)
+        })
+    }
+
+    /// Lets everybody go on.
+    pub(super) fn go_on(&self) -> anyhow::Result<()> {
+        self.let_run(TurnKind::Guarded)
+    }
+
+    fn signal(&self, index: usize, stop: bool) -> anyhow::Result<()> {
+        let signal = if stop { Signal::STOP } else { Signal::CONT };
+        kill_process_group(Pid::from_child(&self.children[index]), signal)
+            .context("batch work has ended")
     }
 }
 
@@ -136,16 +174,19 @@ impl Drop for Crowd {
     }
 }
 
-fn work(program: &Path, member: &Member, doors: &[PathBuf], feed: Option<&Path>) -> Command {
+fn weigh(group: &Group, weight: u32) -> anyhow::Result<()> {
+    let knob = WeightKnob::new(group)?;
+    Ok(knob.write(&Setting::Weight(weight))?)
+}
+
+fn work(program: &Path, member: &Member, doors: &[PathBuf], feed: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", ENTER, "quell-trial"]).args(doors).arg("--").arg(program);
     command.args(["pressure", member.resource, "--idle", "sleep"]);
     command.args(["--threads", &member.threads.to_string()]);
     command.args(["--intensity", &member.intensity.to_string()]);
     command.args(["--seconds", &BOUND_S.to_string()]);
-    if let Some(feed) = feed {
-        command.arg("--feed").arg(feed);
-    }
+    command.arg("--feed").arg(feed);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     command
 }

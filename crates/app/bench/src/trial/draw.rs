@@ -98,6 +98,20 @@ pub(crate) struct Member {
     pub(crate) intensity: u32,
     /// By how many threads.
     pub(crate) threads: u32,
+    /// CPU weight of its group, 100 being the usual one.
+    pub(crate) weight: u32,
+}
+
+impl Member {
+    /// As `integer 100 x 2, weight 10`.
+    pub(super) fn in_words(&self) -> String {
+        let times = if self.threads == 1 { String::new() } else { format!(" x {}", self.threads) };
+        let weight = match self.weight {
+            USUAL_WEIGHT => String::new(),
+            weight => format!(", weight {weight}"),
+        };
+        format!("{} {}{times}{weight}", self.resource, self.intensity)
+    }
 }
 
 /// What runs in one trial.
@@ -111,14 +125,48 @@ pub(crate) struct Composition {
 
 /// Groups of a trial.
 pub(crate) const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const USUAL_WEIGHT: u32 = 100;
 /// Work that stays within a core.
 const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
 /// Work that leaves it.
 const GUILTY: [&str; 3] = ["llc-capacity", "memory-bandwidth", "llc-bandwidth"];
 
+/// The CPU weight of one who never sleeps and yet is to do little harm. How much a weight does is
+/// the machine's, so it follows the harm that earlier culprits were measured to do with Quell off:
+/// what Quell said of them has no part in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LittleWeight(f64);
+
+impl Default for LittleWeight {
+    fn default() -> Self {
+        Self(30.0)
+    }
+}
+
+impl LittleWeight {
+    /// Learns how much the last one did.
+    pub(crate) fn learn(&mut self, harm: Option<f64>) {
+        let factor = match harm {
+            Some(harm) if harm < 1.05 => 1.4,
+            Some(harm) if harm >= 1.2 => 0.7,
+            _ => 1.0,
+        };
+        self.0 = (self.0 * factor).clamp(2.0, 400.0);
+    }
+
+    fn weight(self) -> u32 {
+        self.0.round() as u32
+    }
+}
+
 impl Composition {
     /// The composition of this number.
-    pub(crate) fn draw(seed: u64, number: u32, harm: Harm, taken: Taken) -> Self {
+    pub(crate) fn draw(
+        seed: u64,
+        number: u32,
+        (harm, taken): (Harm, Taken),
+        little: LittleWeight,
+    ) -> Self {
         let mut dice = Dice(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let culprit = (harm != Harm::None).then(|| dice.below(GROUPS.len() as u64) as usize);
         let member = |(index, group): (usize, &&str)| {
@@ -127,14 +175,18 @@ impl Composition {
             let resource = kinds[dice.below(kinds.len() as u64) as usize];
             let intensity = match (guilty, harm) {
                 (false, _) => 10 + 5 * dice.below(11) as u32,
-                (true, Harm::Little) => 20 + 10 * dice.below(6) as u32,
+                (true, Harm::Little) if taken == Taken::Memory => 20 + 10 * dice.below(6) as u32,
                 (true, _) => 100,
             };
-            let threads = match (guilty, taken, harm) {
-                (true, Taken::Cpu, Harm::Much) => 2 + dice.below(3) as u32,
+            let threads = match (guilty, taken) {
+                (true, Taken::Cpu) => 2 + dice.below(3) as u32,
                 _ => 1,
             };
-            Member { group: (*group).to_owned(), resource, intensity, threads }
+            let weight = match (guilty, taken, harm) {
+                (true, Taken::Cpu, Harm::Little) => little.weight(),
+                _ => USUAL_WEIGHT,
+            };
+            Member { group: (*group).to_owned(), resource, intensity, threads, weight }
         };
         Self { members: GROUPS.iter().enumerate().map(member).collect(), culprit }
     }
@@ -164,15 +216,17 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_and_every_group_comes_to_be_the_culprit() {
-        let drawn = |seed, number| Composition::draw(seed, number, Harm::Much, Taken::Memory);
+        let usual = LittleWeight::default();
+        let much = (Harm::Much, Taken::Memory);
+        let drawn = |seed, number| Composition::draw(seed, number, much, usual);
         assert_eq!(drawn(7, 3), drawn(7, 3));
         assert_ne!(drawn(7, 3), drawn(8, 3));
         for group in 0..GROUPS.len() {
             assert!((0..60).any(|number| drawn(1, number).culprit == Some(group)), "{group}");
         }
-        for member in
-            (0..60).flat_map(|number| Composition::draw(1, number, Harm::None, Taken::Cpu).members)
-        {
+        for member in (0..60).flat_map(|number| {
+            Composition::draw(1, number, (Harm::None, Taken::Cpu), usual).members
+        }) {
             assert!(INNOCENT.contains(&member.resource), "{member:?}");
             assert!((10..=60).contains(&member.intensity), "{member:?}");
         }
@@ -180,7 +234,8 @@ mod tests {
 
     #[test]
     fn who_takes_cpus_has_several_threads_and_everybody_else_one() {
-        let drawn = |number| Composition::draw(2, number, Harm::Much, Taken::Cpu);
+        let usual = LittleWeight::default();
+        let drawn = |number| Composition::draw(2, number, (Harm::Much, Taken::Cpu), usual);
         let mut counts = std::collections::BTreeSet::new();
         for composition in (0..60).map(drawn) {
             let culprit = composition.culprit.unwrap();
@@ -191,8 +246,24 @@ mod tests {
             counts.insert(composition.members[culprit].threads);
         }
         assert_eq!(counts.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
+        let little = Composition::draw(2, 0, (Harm::Little, Taken::Cpu), usual);
+        let culprit = &little.members[little.culprit.unwrap()];
+        assert_eq!((culprit.weight, culprit.intensity), (30, 100));
+        assert!(culprit.in_words().contains(", weight 30"), "{}", culprit.in_words());
         assert_eq!("cpu".parse::<Taken>().unwrap().to_string(), "cpu");
         assert!("disk".parse::<Taken>().unwrap_err().contains("memory, cpu"));
+    }
+
+    #[test]
+    fn who_is_to_do_little_harm_gets_more_weight_where_it_did_none_and_less_where_it_did_much() {
+        let mut little = LittleWeight::default();
+        little.learn(Some(1.1));
+        little.learn(None);
+        assert_eq!(little.weight(), 30);
+        little.learn(Some(1.0));
+        assert_eq!(little.weight(), 42);
+        (0..50).for_each(|_| little.learn(Some(3.0)));
+        assert_eq!(little.weight(), 2);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Latency in turns: what the culprit does to the service's tail, with Quell off.
 
 use quell_service::Window;
-use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,12 +11,6 @@ pub(super) const WINDOW_S: f64 = 0.2;
 /// Who was stopped may have left requests behind that it made wait: the begin of a turn does not
 /// count.
 const LEFT_BEHIND_NS: u64 = 100_000_000;
-
-/// `CLOCK_MONOTONIC`, the clock of windows.
-pub(super) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
 
 /// A window: its begin and end, what was answered in it, and the p95 of that.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +51,12 @@ impl Latencies {
             answered: window.answered,
             p95_ms: window.p95_ms,
         });
+    }
+
+    /// The p95 of each window, and when it ended.
+    pub(super) fn tail(&self) -> Vec<(u64, f64)> {
+        let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.iter().filter_map(|seen| Some((seen.to_ns, seen.p95_ms?))).collect()
     }
 
     /// The turns in which the culprit ran against those in which it was stopped; turns are (begin,

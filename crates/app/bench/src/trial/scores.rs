@@ -1,8 +1,11 @@
 //! What came of the trials.
 
 use super::TrialOptions;
-use super::draw::{Composition, Harm, Taken};
+use super::confusion::Confusion;
+use super::draw::{Composition, GROUPS, Harm, Member, Taken};
+use super::guarded::Verdict;
 use super::harm::Slowed;
+use super::turns::{Played, Ratios, Throttling, Turn};
 use anyhow::Context as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +13,8 @@ use std::path::Path;
 
 /// Name and version of the JSON.
 pub const TRIAL_SCHEMA: &str = "quell.trial/1";
+/// Who does less harm than this is to be let alone.
+const HARMLESS: f64 = 1.1;
 
 /// How much the culprit hurts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,12 +50,18 @@ pub struct Trial {
     /// Its answers a second without the culprit over those beside it.
     #[serde(default)]
     pub answered_ratio: Option<f64>,
-    /// Who was named.
+    /// Who was named, at any time until the trial's end.
     pub named: Vec<String>,
-    /// Who was suspected.
+    /// Who was suspected when the first was named or the look was over, and never named.
     pub suspected: Vec<String>,
+    /// Who was limited at some time, as the kernel's files told.
+    #[serde(default)]
+    pub throttled: Vec<String>,
     /// How long was looked, in seconds; none if it was not.
     pub seconds: Option<f64>,
+    /// Turns under the law, alone and without the culprit; empty if nobody was named, or too late.
+    #[serde(default)]
+    pub turns: Vec<Turn>,
     /// Why it does not count; none if it does.
     pub discarded: Option<String>,
 }
@@ -63,7 +74,7 @@ impl Trial {
         harm: Option<Measured>,
         why: &str,
     ) -> Self {
-        let judged = Self::judged(number, drawn, harm, (Vec::new(), Vec::new()), 0.0);
+        let judged = Self::judged(number, drawn, harm, Verdict::default());
         Self { seconds: None, discarded: Some(why.to_owned()), ..judged }
     }
 
@@ -72,17 +83,14 @@ impl Trial {
         number: u32,
         drawn: &Composition,
         harm: Option<Measured>,
-        (named, suspected): (Vec<String>, Vec<String>),
-        seconds: f64,
+        verdict: Verdict,
     ) -> Self {
-        let words = |(index, member): (usize, &super::draw::Member)| {
+        let words = |(index, member): (usize, &Member)| {
             let star = if Some(index) == drawn.culprit { "*" } else { "" };
-            let times = match member.threads {
-                1 => String::new(),
-                threads => format!(" x {threads}"),
-            };
-            format!("{}{star}: {} {}{times}", member.group, member.resource, member.intensity)
+            format!("{}{star}: {}", member.group, member.in_words())
         };
+        let Verdict { said, turns, limited } = verdict;
+        let name = |place: &usize| drawn.members[*place].group.clone();
         Self {
             number,
             groups: drawn.members.iter().enumerate().map(words).collect(),
@@ -91,9 +99,11 @@ impl Trial {
             cost_ratio: harm.map(|harm| harm.cost_ratio),
             p95_ratio: harm.map(|harm| harm.slowed.p95_ratio),
             answered_ratio: harm.map(|harm| harm.slowed.answered_ratio),
-            named,
-            suspected,
-            seconds: Some(seconds),
+            named: said.named.into_iter().collect(),
+            suspected: said.suspected.into_iter().collect(),
+            throttled: limited.iter().map(name).collect(),
+            seconds: Some(said.seconds),
+            turns,
             discarded: None,
         }
     }
@@ -106,6 +116,29 @@ impl Trial {
     /// Names of those who did nothing.
     fn wrong(&self) -> usize {
         self.named.iter().filter(|name| Some(*name) != self.culprit.as_ref()).count()
+    }
+
+    /// Names of all groups.
+    pub(super) fn group_names(&self) -> impl Iterator<Item = &str> {
+        let name = |words: &String| words.split(['*', ':']).next().unwrap_or_default().len();
+        self.groups.iter().map(move |words| &words[..name(words)])
+    }
+
+    /// The turns, if they were played and there is a culprit.
+    fn played(&self) -> Option<Played<'_>> {
+        let culprit = self.culprit.as_deref()?;
+        let culprit = GROUPS.iter().position(|group| *group == culprit)?;
+        (!self.turns.is_empty()).then_some(Played { turns: &self.turns, culprit })
+    }
+
+    /// Whether somebody was limited who did not hurt.
+    fn throttles_innocents(&self) -> bool {
+        self.throttled.iter().any(|name| Some(name) != self.culprit.as_ref())
+    }
+
+    /// Whether anybody was limited though nobody did harm worth it.
+    fn throttles_for_nothing(&self) -> bool {
+        self.harm_ratio.is_none_or(|ratio| ratio < HARMLESS) && !self.throttled.is_empty()
     }
 
     fn suspects_culprit(&self) -> bool {
@@ -123,7 +156,12 @@ impl Trial {
                 };
                 let (named, suspected) = (names(&self.named), names(&self.suspected));
                 let seconds = seconds.unwrap_or(0.0);
-                format!("named {named}, suspected {suspected} after {seconds:.1} s")
+                let throttled = names(&self.throttled);
+                format!(
+                    "named {named}, suspected {suspected} after {seconds:.1} s, limited \
+                     {throttled}, {} turns",
+                    self.turns.len()
+                )
             }
         };
         format!("trial {} ({}), {harm}: {outcome}", self.number, self.groups.join(", "))
@@ -157,10 +195,31 @@ pub struct TrialReport {
     pub median_seconds: Option<f64>,
     /// Trials in which somebody innocent was named.
     pub false_blames: u32,
-    /// Share of their work that innocents kept; none here, since nobody is throttled.
+    /// Trials in which somebody innocent was limited.
+    #[serde(default)]
+    pub innocents_throttled: u32,
+    /// Trials in which anybody was limited though the harm was less than 1.1, or there was none.
+    #[serde(default)]
+    pub throttled_for_nothing: u32,
+    /// Who was put there against what was said and done.
+    #[serde(default)]
+    pub confusion: Confusion,
+    /// Work of innocents under the law over that with the culprit stopped; none without turns.
     pub innocents_work_kept: Option<f64>,
-    /// The service's p99 under the throttle over that alone; none here, since nobody is throttled.
+    /// The service's p95 under the law, beside everybody, over that alone; none without turns.
+    #[serde(default)]
+    pub victim_p95_ratio: Option<f64>,
+    /// The same of its p99.
     pub victim_p99_ratio: Option<f64>,
+    /// Control: the p95 of one turn over that of another of the same kind; 1 but for chance.
+    #[serde(default)]
+    pub control_p95_ratio: Option<f64>,
+    /// The same of the p99.
+    #[serde(default)]
+    pub control_p99_ratio: Option<f64>,
+    /// These and more, with how much they vary.
+    #[serde(default)]
+    pub throttling: Throttling,
     /// Each of them.
     pub details: Vec<Trial>,
 }
@@ -183,8 +242,15 @@ impl TrialReport {
             suspected_frac: None,
             median_seconds: None,
             false_blames: 0,
+            innocents_throttled: 0,
+            throttled_for_nothing: 0,
+            confusion: Confusion::default(),
             innocents_work_kept: None,
+            victim_p95_ratio: None,
             victim_p99_ratio: None,
+            control_p95_ratio: None,
+            control_p99_ratio: None,
+            throttling: Throttling::default(),
             details: Vec::new(),
         }
     }
@@ -199,25 +265,38 @@ impl TrialReport {
     /// Adds one and reckons anew.
     pub(super) fn add(&mut self, trial: Trial) {
         self.details.push(trial);
-        let counted = || self.details.iter().filter(|trial| trial.discarded.is_none());
-        let guilty = || counted().filter(|trial| trial.culprit.is_some());
+        let counted: Vec<&Trial> = self.details.iter().filter(|t| t.discarded.is_none()).collect();
+        let guilty: Vec<&Trial> =
+            counted.iter().copied().filter(|trial| trial.culprit.is_some()).collect();
+        let count = |of: &[&Trial], fits: fn(&Trial) -> bool| of.iter().filter(|t| fits(t)).count();
         let share = |part: usize, whole: usize| (whole > 0).then(|| part as f64 / whole as f64);
-        let found = guilty().filter(|trial| trial.found()).count();
-        let named: usize = counted().map(|trial| trial.named.len()).sum();
-        let suspected = guilty().filter(|trial| trial.suspects_culprit()).count();
-        let mut times: Vec<f64> = guilty()
-            .map(|t| if t.found() { t.seconds.unwrap_or(f64::INFINITY) } else { f64::INFINITY })
-            .collect();
-        times.sort_by(f64::total_cmp);
-        let median = times.get(times.len() / 2).copied().filter(|seconds| seconds.is_finite());
-        let (trials, culprits) = (counted().count(), guilty().count());
-        let blames = counted().filter(|trial| trial.wrong() > 0).count();
-        (self.trials, self.discarded) = (trials as u32, (self.details.len() - trials) as u32);
+        let found = count(&guilty, Trial::found);
+        let named: usize = counted.iter().map(|trial| trial.named.len()).sum();
+        self.trials = counted.len() as u32;
+        self.discarded = (self.details.len() - counted.len()) as u32;
         self.precision = share(found, named);
-        self.recall = share(found, culprits);
-        self.suspected_frac = share(suspected, culprits);
-        self.median_seconds = median;
-        self.false_blames = blames as u32;
+        self.recall = share(found, guilty.len());
+        self.suspected_frac = share(count(&guilty, Trial::suspects_culprit), guilty.len());
+        self.median_seconds = median_seconds(&guilty);
+        self.false_blames = count(&counted, |trial| trial.wrong() > 0) as u32;
+        self.innocents_throttled = count(&counted, Trial::throttles_innocents) as u32;
+        self.throttled_for_nothing = count(&counted, Trial::throttles_for_nothing) as u32;
+        let mut confusion = Confusion::default();
+        counted.iter().for_each(|trial| confusion.count(trial));
+        self.confusion = confusion;
+        let played: Vec<Played<'_>> = counted.iter().filter_map(|trial| trial.played()).collect();
+        self.throttling = Throttling::of(&played);
+        self.sum_up();
+    }
+
+    fn sum_up(&mut self) {
+        let mean = |ratios: Option<Ratios>| ratios.map(|ratios| ratios.mean);
+        let all = &self.throttling;
+        self.innocents_work_kept = mean(all.innocents_work_kept);
+        self.victim_p95_ratio = mean(all.p95_against_alone);
+        self.victim_p99_ratio = mean(all.p99_against_alone);
+        self.control_p95_ratio = mean(all.p95_control);
+        self.control_p99_ratio = mean(all.p99_control);
     }
 
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
@@ -234,7 +313,9 @@ impl TrialReport {
         format!(
             "{} trials, harm {} by {}, {} discarded\n\
              found {}, at least suspected {}, median time {median}\n\
-             of those named, {} were the culprit; in {} trials somebody innocent was named\n",
+             of those named, {} were the culprit; in {} trials somebody innocent was named\n\
+             in {} trials somebody innocent was limited, in {} somebody without harm of 1.1\n\
+             {}{}",
             self.trials,
             self.harm,
             self.taken,
@@ -243,12 +324,29 @@ impl TrialReport {
             percent(self.suspected_frac),
             percent(self.precision),
             self.false_blames,
+            self.innocents_throttled,
+            self.throttled_for_nothing,
+            self.throttling.in_words(),
+            self.confusion.table().to_text(),
         )
     }
 }
 
+/// Median time until the culprit was named; one that was not counts as for ever.
+fn median_seconds(guilty: &[&Trial]) -> Option<f64> {
+    let until = |trial: &&Trial| match trial.found() {
+        true => trial.seconds.unwrap_or(f64::INFINITY),
+        false => f64::INFINITY,
+    };
+    let mut times: Vec<f64> = guilty.iter().map(until).collect();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().filter(|seconds| seconds.is_finite())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::draw::LittleWeight;
+    use super::super::guarded::Said;
     use super::*;
 
     fn measured(cost_ratio: f64, p95_ratio: f64) -> Measured {
@@ -256,12 +354,13 @@ mod tests {
     }
 
     fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
-        let drawn = Composition::draw(1, number, Harm::Much, Taken::Memory);
+        let drawn =
+            Composition::draw(1, number, (Harm::Much, Taken::Memory), LittleWeight::default());
         let culprit = drawn.culprit().unwrap().to_owned();
         let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
-        let named = named.iter().map(name).collect();
-        let harm = measured(1.0, 1.4);
-        Trial::judged(number, &drawn, Some(harm), (named, Vec::new()), seconds)
+        let said = Said { named: named.iter().map(name).collect(), seconds, ..Said::default() };
+        let verdict = Verdict { said, limited: drawn.culprit.into_iter().collect(), turns: vec![] };
+        Trial::judged(number, &drawn, Some(measured(1.0, 1.4)), verdict)
     }
 
     #[test]
@@ -276,12 +375,32 @@ mod tests {
         assert_eq!(report.recall, Some(0.5));
         assert!((report.precision.unwrap() - 2.0 / 3.0).abs() < 1e-9);
         assert_eq!(report.median_seconds, None, "half were never named");
+        let (culprits, innocents) = (report.confusion.culprits, report.confusion.innocents);
+        assert_eq!((culprits.groups, culprits.named, culprits.throttled), (4, 2, 4));
+        assert_eq!((innocents.groups, innocents.named, innocents.neither), (16, 0, 16));
+        assert_eq!((report.innocents_throttled, report.throttled_for_nothing), (0, 0));
+    }
+
+    #[test]
+    fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
+        let mut report = TrialReport::of(Harm::Little, Taken::Cpu, 1);
+        let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu), LittleWeight::default());
+        let of = |limited, harm| {
+            let verdict = Verdict { limited, ..Verdict::default() };
+            Trial::judged(0, &drawn, Some(measured(1.0, harm)), verdict)
+        };
+        report.add(of(vec![drawn.culprit.unwrap()], 1.12));
+        assert_eq!((report.innocents_throttled, report.throttled_for_nothing), (0, 0));
+        report.add(of(vec![(drawn.culprit.unwrap() + 1) % 5], 1.12));
+        report.add(of(drawn.culprit.into_iter().collect(), 1.07));
+        assert_eq!((report.innocents_throttled, report.throttled_for_nothing), (1, 1));
+        assert!(report.in_words().contains("innocent"), "{}", report.in_words());
     }
 
     #[test]
     fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
         let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
-        let drawn = Composition::draw(1, 0, Harm::Much, Taken::Cpu);
+        let drawn = Composition::draw(1, 0, (Harm::Much, Taken::Cpu), LittleWeight::default());
         let harm = measured(1.1, 0.9);
         for number in 0..6 {
             assert!(!report.gives_up(0.4));

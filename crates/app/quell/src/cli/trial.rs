@@ -16,20 +16,25 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A service beside five batch groups, of which at most one hurts it: is it named?
+    /// A service beside five batch groups, of which at most one hurts it: is it named, and does it
+    /// help to limit it?
     Polluter(Polluter),
 }
 
-/// What runs in the groups is drawn from the seed before anything is measured. How much the
-/// culprit hurts, in CPU time per request or in the p95 of latency, is measured with Quell off by
-/// stopping it in turn; a trial in which that is not in the wanted class is discarded and told. Each
-/// trial takes at most 30 seconds. Needs root.
+/// What runs in the groups is drawn from the seed before anything is measured (of who takes the CPU
+/// and is to do little harm, the weight follows the harm of those before it). How much the culprit
+/// hurts, in CPU time per request or in the p95 of latency, is measured with Quell off by
+/// stopping it in turn; a trial in which that is not in the wanted class is discarded and told. Then
+/// `quell guard` begins with law `culprit`. As soon as somebody is named, the service's tail and the
+/// work of innocents are measured in turns: everybody under the law, the service alone, and without
+/// the culprit. Each trial takes at most 25 seconds. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   quell trial polluter --trials 20
   quell trial polluter --trials 20 --taken cpu
-  quell trial polluter --trials 60 --harm none --seed 3 --json none.json")]
+  quell trial polluter --trials 60 --harm none --seed 3 --json none.json
+  quell trial polluter --trials 5 --taken cpu --report trials")]
 struct Polluter {
     /// Trials that shall count.
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -50,6 +55,9 @@ struct Polluter {
     /// Writes the outcome, anew after each trial.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Writes a report with the course of each trial that counts into this folder, anew after each.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -63,6 +71,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         seed: polluter.seed,
         service: polluter.service.spec(),
         json: polluter.json.clone(),
+        report: polluter.report.clone(),
         program: std::env::current_exe().context("cannot find this program")?,
     };
     let report = trial(&options, &interrupt, &|line| eprintln!("quell: {line}"))?;

@@ -138,7 +138,11 @@ fn accusation(culprit: &Culprit) -> String {
         Standing::Named => "named",
         Standing::Suspected => "suspected",
     };
-    format!("{} is {status} ({:.2} times)", culprit.workload, culprit.slowdown)
+    let share = match culprit.share_frac {
+        0.0 => String::new(),
+        share => format!(", {:.0} % of the harm", 100.0 * share),
+    };
+    format!("{} is {status} ({:.2} times{share})", culprit.workload, culprit.slowdown)
 }
 
 #[cfg(test)]
@@ -167,11 +171,14 @@ mod tests {
             resource: Resource::Memory,
             harm_ln_per_cpu: 0.5,
             experiments: 4,
+            share_frac: 0.9,
             stood_frac: None,
         };
         let report = report(Some(Cause::Neighbour), vec![culprit]);
         let text = told(&report);
-        for part in ["web needs 1.30 times", "jobs is named (1.30 times)", "because"] {
+        for part in
+            ["web needs 1.30 times", "jobs is named (1.30 times, 90 % of the harm)", "because"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(progress(&report, 30.0), "5 s of 30: jobs");

@@ -71,7 +71,11 @@ struct Dispute {
 impl Dispute {
     fn new(guilt: &Guilt, candidates: &[Candidate]) -> Self {
         let adds = candidates.iter().map(|candidate| added(guilt, candidate)).collect();
-        Self { weights: guilt.weights(), foretold: vec![0.0; guilt.hypotheses().len()], adds }
+        Self {
+            weights: guilt.weights().to_vec(),
+            foretold: vec![0.0; guilt.hypotheses().len()],
+            adds,
+        }
     }
 
     /// The candidate that makes the set most disputed, and how disputed it is then. The first of
@@ -114,10 +118,10 @@ fn added(guilt: &Guilt, candidate: &Candidate) -> Vec<(usize, f64)> {
     let Some(place) = guilt.index(&candidate.suspect).filter(|_| candidate.cpus > 0.0) else {
         return Vec::new();
     };
-    let effect = |(index, hypothesis): (usize, &super::hypothesis::Hypothesis)| {
-        hypothesis.harm(place).map(|(harm, _)| (index, harm * candidate.cpus))
+    let effect = |index: usize| {
+        guilt.hypotheses()[index].harm(place).map(|(harm, _)| (index, harm * candidate.cpus))
     };
-    guilt.hypotheses().iter().enumerate().filter_map(effect).collect()
+    guilt.against(place).filter_map(effect).collect()
 }
 
 #[cfg(test)]

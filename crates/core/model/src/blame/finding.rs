@@ -18,18 +18,26 @@ pub struct FindingParams {
     pub named_share_frac: f64,
     /// Probability of harm from which it is suspected.
     pub suspected_frac: f64,
+    /// Its least part of the whole harm for that, where it is suspected for the CPU alone: less is
+    /// to share it.
+    pub suspected_share_frac: f64,
     /// The least effect on latency, in ln, that counts as waiting.
     pub least_wait_ln: f64,
     /// Share of periods in which a victim ran out of its own quota that explains slowness.
     pub throttled_frac: f64,
-    /// CPUs that a group asks for, itself and its threads that stand, from which it asks for more
-    /// than its turn: threads that sleep now and then ask for less.
-    pub greedy_cpus: f64,
+    /// Share of the windows in which a group did not sleep from which it asks for more than its
+    /// turn.
+    pub awake_frac: f64,
+    /// Windows in which that must be known.
+    pub least_windows: f64,
     /// Of what the greediest among those asks for whom the victim stands behind, the least share
     /// with which one is named beside it.
     pub greedy_frac: f64,
     /// Seconds of watching before anybody is named for it: groups have their phases.
     pub least_watched_s: f64,
+    /// Seconds of watching, old ones counting less, after which one of several who never sleep is
+    /// named though it was not seen what it asks for while the others are held: ten by the clock.
+    pub relief_patience_s: f64,
     /// Offered load over its peak that explains slowness.
     pub loaded_frac: f64,
     /// Share of time taken by the hypervisor that explains slowness.
@@ -44,10 +52,13 @@ impl Default for FindingParams {
             named_experiments: 2,
             named_share_frac: 0.2,
             suspected_frac: 0.5,
+            suspected_share_frac: 0.1,
             least_wait_ln: 0.1,
-            greedy_cpus: 0.9,
+            awake_frac: 0.8,
+            least_windows: 6.0,
             greedy_frac: 0.5,
             least_watched_s: 3.0,
+            relief_patience_s: 7.8,
             throttled_frac: 0.05,
             loaded_frac: 0.95,
             steal_frac: 0.05,
@@ -104,6 +115,10 @@ pub struct Culprit {
     /// By what factor it lengthens the victim's CPU time per request; where the resource is the
     /// CPU, the time for which a request's threads run or stand, or, without `stood_frac`, latency.
     pub slowdown: f64,
+    /// Its part of the whole harm, in ln: that of all who were looked at, and of waiting behind
+    /// others; 0 where that is not known.
+    #[serde(default)]
+    pub share_frac: f64,
     /// The same as ln for each CPU that it uses; 0 where that is not known.
     pub harm_ln_per_cpu: f64,
     /// Experiments in which it was held.
@@ -117,12 +132,12 @@ pub struct Culprit {
 /// What is known of one victim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// By what factor those lengthen its CPU time per request and the standing of its threads, or
-    /// its latency where nothing else is known; 1 = not at all.
+    /// By what factor those, and those who only share the CPU, lengthen its CPU time per request
+    /// and the standing of its threads, or its latency where nothing else is known; 1 = not at all.
     pub slowdown: f64,
     /// Why it is slow.
     pub cause: Cause,
-    /// Those who are named first, then the most certain.
+    /// Those who are named first, then the most certain. Who only shares the CPU is none.
     pub culprits: Vec<Culprit>,
     /// Why, in words.
     pub evidence: Vec<String>,

@@ -78,7 +78,11 @@ pub struct Guilt {
     params: GuiltParams,
     suspects: Vec<Tenant>,
     experiments: Vec<u32>,
+    /// Nobody, then each suspect alone, then pairs in the order of their members.
     hypotheses: Vec<Hypothesis>,
+    /// Of the hypotheses, summing to 1: reckoned once each time they change, since asking about
+    /// every suspect is what is done most.
+    weights: Vec<f64>,
     time: Option<Time>,
 }
 
@@ -91,9 +95,11 @@ impl Guilt {
             suspects: Vec::new(),
             experiments: Vec::new(),
             hypotheses: Vec::new(),
+            weights: Vec::new(),
             time: None,
         };
         guilt.hypotheses = guilt.assumed(0);
+        guilt.weigh();
         guilt
     }
 
@@ -128,6 +134,13 @@ impl Guilt {
 
     /// Lets time pass: evidence grows old.
     pub fn fade(&mut self, now: Time) {
+        if self.time.is_none_or(|then| then < now) {
+            self.grow_old(now);
+            self.weigh();
+        }
+    }
+
+    fn grow_old(&mut self, now: Time) {
         // A measurement may speak of a moment before the last sample.
         let then = self.time.unwrap_or(now);
         self.time = Some(then.max(now));
@@ -140,9 +153,10 @@ impl Guilt {
     /// Takes in one measurement. Doses of those who are no suspects make it weaker, by what they
     /// could have done.
     pub fn measure(&mut self, measurement: &Measurement) {
-        self.fade(measurement.time);
+        self.grow_old(measurement.time);
         let (doses, strangers) = self.doses(measurement);
         if doses.iter().all(|dose| *dose == 0.0) || !measurement.ln_slowdown.is_finite() {
+            self.weigh();
             return;
         }
         let params = &self.params;
@@ -162,10 +176,10 @@ impl Guilt {
     #[must_use]
     pub fn belief(&self, suspect: &Tenant) -> Option<Belief> {
         let index = self.index(suspect)?;
-        let weights = self.weights();
         let (mut guilt, mut mean, mut square) = (0.0, 0.0, 0.0);
-        for (hypothesis, weight) in self.hypotheses.iter().zip(&weights) {
-            let Some((harm, variance)) = hypothesis.harm(index) else { continue };
+        for place in self.against(index) {
+            let weight = self.weights[place];
+            let Some((harm, variance)) = self.hypotheses[place].harm(index) else { continue };
             guilt += weight;
             mean += weight * harm;
             square += weight * (harm * harm + variance);
@@ -182,11 +196,10 @@ impl Guilt {
     #[must_use]
     pub fn harmful(&self, suspect: &Tenant, cpus: f64, least_ln: f64) -> f64 {
         let Some(index) = self.index(suspect).filter(|_| cpus > 0.0) else { return 0.0 };
-        let each = self.hypotheses.iter().zip(self.weights());
-        let more = each.filter_map(|(hypothesis, weight)| {
-            let (harm, variance) = hypothesis.harm(index)?;
+        let more = self.against(index).filter_map(|place| {
+            let (harm, variance) = self.hypotheses[place].harm(index)?;
             let sd = libm::sqrt(variance).max(f64::MIN_POSITIVE);
-            Some(weight * probability_below((harm - least_ln / cpus) / sd))
+            Some(self.weights[place] * probability_below((harm - least_ln / cpus) / sd))
         });
         more.sum()
     }
@@ -217,10 +230,34 @@ impl Guilt {
     }
 
     /// Weights that sum to 1, in the order of the hypotheses; the first is that of nobody.
-    pub(super) fn weights(&self) -> Vec<f64> {
-        let raw: Vec<f64> = self.hypotheses.iter().map(|h| libm::exp(h.weight_ln)).collect();
-        let sum: f64 = raw.iter().sum();
-        raw.into_iter().map(|weight| weight / sum).collect()
+    pub(super) fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    fn weigh(&mut self) {
+        self.weights.clear();
+        self.weights.extend(self.hypotheses.iter().map(|h| libm::exp(h.weight_ln)));
+        let sum: f64 = self.weights.iter().sum();
+        self.weights.iter_mut().for_each(|weight| *weight /= sum);
+    }
+
+    /// Places of the hypotheses that hold a suspect guilty, rising.
+    pub(super) fn against(&self, suspect: usize) -> impl Iterator<Item = usize> + '_ {
+        let others = (0..self.suspects.len()).filter(move |other| *other != suspect);
+        let pair = move |other: usize| self.place(&[other.min(suspect), other.max(suspect)]);
+        std::iter::once(1 + suspect).chain(others.filter_map(pair))
+    }
+
+    /// The place of the hypothesis that names just these, who rise; none if it is not thought of.
+    fn place(&self, members: &[usize]) -> Option<usize> {
+        let suspects = self.suspects.len();
+        let place = match members {
+            [] => 0,
+            [one] => 1 + one,
+            [a, b] => suspects + a * (2 * suspects - a - 1) / 2 + (b - a),
+            _ => return None,
+        };
+        (place < self.hypotheses.len()).then_some(place)
     }
 
     pub(super) fn index(&self, suspect: &Tenant) -> Option<usize> {
@@ -248,7 +285,7 @@ impl Guilt {
     fn find(&self, members: &[usize]) -> Option<&Hypothesis> {
         let mut rising = members.to_vec();
         rising.sort_unstable();
-        self.hypotheses.iter().find(|h| h.members() == rising)
+        self.place(&rising).map(|place| &self.hypotheses[place])
     }
 
     /// Doses in order, and the sum of squares of those of strangers.
@@ -270,6 +307,7 @@ impl Guilt {
         for hypothesis in &mut self.hypotheses {
             hypothesis.weight_ln -= greatest;
         }
+        self.weigh();
     }
 }
 

@@ -3,16 +3,19 @@
 //! Naming needs three things: the guilt must be as good as certain, the suspect must have been held
 //! at least twice (one look may have gone wrong), and its part of the harm must be worth it.
 //! Everything less is a suspicion. Who has the CPU that the victim stands ready for is named on what
-//! the scheduler says, without experiments, if besides it asks for more than its turn: for a CPU at
-//! least, and for half of what any other that the victim stands behind asks for; the rest of those
-//! whom it stands behind are suspected. A victim that runs into its own quota, that is loaded to its
-//! limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
+//! the scheduler says, without experiments, if besides it asks for more than its turn: it hardly
+//! ever sleeps, and asks for half of what any other asks for that the victim stands behind; and if
+//! there are rivals, it does not sleep while they are held either. The rest of those whom it stands
+//! behind are suspected, but for those whose part of the harm is small: they share the CPU, which is
+//! no offence, and is told in the evidence only. A victim that runs into its own quota, that is
+//! loaded to its limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
 //!
 //! Source; issue "Name the polluter and limit only it" (self-inflicted slowness).
 
 use super::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use super::guilt::Guilt;
-use super::waiting::{Crowding, Waiting};
+use super::rivals::{Stood, stood};
+use super::waiting::Waiting;
 use quell_types::Tenant;
 use std::collections::BTreeMap;
 
@@ -53,10 +56,33 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
     let slowdown = slowdown(&culprits);
+    share(&mut culprits, slowdown, waiting);
     let (cause, own) = cause(&culprits, waiting, signs, params);
-    let evidence =
-        culprits.iter().map(in_words).chain(own).chain(others(waiting, params)).collect();
+    let small = |c: &Culprit| {
+        let only_stood = c.status == Standing::Suspected && c.stood_frac.is_some();
+        only_stood && c.share_frac < params.suspected_share_frac
+    };
+    let (sharing, culprits): (Vec<_>, Vec<_>) = culprits.into_iter().partition(small);
+    let told = culprits.iter().map(in_words).chain(share_in_words(&sharing)).chain(own);
+    let evidence = told.chain(others(waiting, params)).collect();
     Finding { slowdown, cause, culprits, evidence }
+}
+
+/// Logarithms of slowdowns add up, so each has its part of the whole.
+fn share(culprits: &mut [Culprit], slowdown: f64, waiting: &Waiting) {
+    let whole_ln = libm::log(slowdown) + waiting.others_ln_and_frac().0;
+    if whole_ln > 0.0 {
+        for culprit in culprits {
+            culprit.share_frac = (libm::log(culprit.slowdown) / whole_ln).clamp(0.0, 1.0);
+        }
+    }
+}
+
+fn share_in_words(sharing: &[Culprit]) -> Option<String> {
+    let one = |c: &Culprit| format!("{} ({:.0} %)", c.workload, 100.0 * c.share_frac);
+    let names: Vec<String> = sharing.iter().map(one).collect();
+    let names = names.join(", ");
+    (!sharing.is_empty()).then(|| format!("the CPU is shared with {names} of the whole harm"))
 }
 
 /// Everybody of whom something is to be said, each once: by the stronger evidence.
@@ -102,6 +128,10 @@ fn culprit(
     params: &FindingParams,
 ) -> Option<Culprit> {
     let belief = guilt.belief(tenant)?;
+    // The probability of harm is never above that of guilt, and costs more to reckon.
+    if belief.guilt < params.suspected_frac {
+        return None;
+    }
     let confidence = guilt.harmful(tenant, cpus, params.least_ln);
     if confidence < params.suspected_frac {
         return None;
@@ -116,6 +146,7 @@ fn culprit(
         status: if shown { Standing::Named } else { Standing::Suspected },
         resource: Resource::Memory,
         slowdown: libm::exp(effect_ln).max(1.0),
+        share_frac: 0.0,
         harm_ln_per_cpu: belief.harm,
         experiments: belief.experiments,
         stood_frac: None,
@@ -124,32 +155,21 @@ fn culprit(
 
 /// Those who have the CPU while the victim stands ready for it.
 fn stood_behind(evidence: &Evidence<'_>, params: &FindingParams) -> Vec<Culprit> {
-    let waiting = evidence.waiting;
-    let crowding = |(tenant, cpus): (&Tenant, &f64)| {
-        let crowding = waiting.crowding(tenant, params.least_ln)?;
-        let counts =
-            crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac;
-        counts.then(|| (tenant.clone(), *cpus, crowding))
+    let one = |stood: Stood| Culprit {
+        confidence: stood.crowding.confidence,
+        status: if stood.shown { Standing::Named } else { Standing::Suspected },
+        resource: Resource::Cpu,
+        slowdown: libm::exp(stood.crowding.effect_ln),
+        share_frac: 0.0,
+        harm_ln_per_cpu: match stood.crowding.used_cpus {
+            used if used > 0.0 => stood.crowding.effect_ln / used,
+            _ => 0.0,
+        },
+        experiments: evidence.latency.belief(&stood.workload).map_or(0, |b| b.experiments),
+        stood_frac: Some(stood.crowding.stood_frac),
+        workload: stood.workload,
     };
-    let all: Vec<(Tenant, f64, Crowding)> = evidence.cpus.iter().filter_map(crowding).collect();
-    let most_asked = all.iter().map(|(.., crowding)| crowding.asked_cpus).fold(0.0, f64::max);
-    let watched = waiting.seconds() >= params.least_watched_s;
-    let one = |(workload, cpus, crowding): &(Tenant, f64, Crowding)| {
-        let greedy = crowding.asked_cpus >= params.greedy_cpus
-            && crowding.asked_cpus >= params.greedy_frac * most_asked;
-        let shown = watched && greedy && crowding.confidence >= params.named_frac;
-        Culprit {
-            workload: workload.clone(),
-            confidence: crowding.confidence,
-            status: if shown { Standing::Named } else { Standing::Suspected },
-            resource: Resource::Cpu,
-            slowdown: libm::exp(crowding.effect_ln),
-            harm_ln_per_cpu: if *cpus > 0.0 { crowding.effect_ln / cpus } else { 0.0 },
-            experiments: evidence.latency.belief(workload).map_or(0, |b| b.experiments),
-            stood_frac: Some(crowding.stood_frac),
-        }
-    };
-    all.iter().map(one).collect()
+    stood(evidence.waiting, evidence.cpus.keys(), params).into_iter().map(one).collect()
 }
 
 /// Somebody who makes the victim wait, as experiments have shown.
@@ -159,7 +179,7 @@ fn crowding(
     cpus: f64,
     params: &FindingParams,
 ) -> Option<Culprit> {
-    let belief = latency.belief(tenant)?;
+    let belief = latency.belief(tenant).filter(|belief| belief.guilt >= params.named_frac)?;
     let confidence = latency.harmful(tenant, cpus, params.least_wait_ln);
     let shown = confidence >= params.named_frac && belief.experiments >= params.named_experiments;
     shown.then(|| Culprit {
@@ -168,6 +188,7 @@ fn crowding(
         status: Standing::Suspected,
         resource: Resource::Cpu,
         slowdown: libm::exp(belief.harm * cpus).max(1.0),
+        share_frac: 0.0,
         harm_ln_per_cpu: belief.harm,
         experiments: belief.experiments,
         stood_frac: None,
@@ -188,6 +209,7 @@ fn by_correlation(
         status: Standing::Suspected,
         resource: Resource::Memory,
         slowdown: 1.0,
+        share_frac: 0.0,
         harm_ln_per_cpu: 0.0,
         experiments: 0,
         stood_frac: None,
@@ -266,7 +288,7 @@ fn in_words(culprit: &Culprit) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::guilt::{GuiltParams, Measurement};
-    use super::super::waiting::WaitingParams;
+    use super::super::waiting::{Demand, WaitingParams};
     use super::*;
     use quell_types::{Time, Waits};
 
@@ -361,16 +383,17 @@ mod tests {
         assert_eq!(judged(&guilty, &[], signs).cause, Cause::Neighbour, "it was shown");
     }
 
-    /// Ten seconds in which the victim uses 0.4 CPUs, and for each group the threads of the victim
+    /// Fifteen seconds in which the victim uses 0.4 CPUs, and for each group the threads of the victim
     /// that stand behind it and what it asks for.
     fn stood(groups: &[(&str, f64, f64)], own: f64) -> Waiting {
         let mut waiting = Waiting::new(WaitingParams::default());
         let names: Vec<Tenant> = groups.iter().map(|(name, ..)| (*name).into()).collect();
         waiting.keep(&names);
         let behind = groups.iter().map(|(name, threads, _)| ((*name).into(), *threads)).collect();
-        let asked = groups.iter().map(|(name, _, cpus)| ((*name).into(), *cpus)).collect();
+        let demand = |cpus: f64| Demand { used_cpus: 0.4, asked_cpus: cpus };
+        let asked = groups.iter().map(|(name, _, cpus)| ((*name).into(), demand(*cpus))).collect();
         let waits = Waits { seconds: 0.25, running: 0.4, own, behind, ..Waits::default() };
-        (0..40).for_each(|_| waiting.see(&waits, &asked, 0.0));
+        (0..60).for_each(|_| waiting.see(&waits, &asked, 0.0));
         waiting
     }
 
@@ -406,6 +429,21 @@ mod tests {
         assert_eq!(spin.resource, Resource::Cpu);
         assert!((spin.stood_frac.unwrap() - 0.33).abs() < 0.02, "{spin:?}");
         assert!(finding.evidence[0].contains("stood 33 %"), "{:?}", finding.evidence);
+        assert!((spin.share_frac - 0.5).abs() < 0.01, "0.4 of 0.8 threads: {spin:?}");
+    }
+
+    #[test]
+    fn whose_part_of_the_harm_is_small_shares_the_cpu_and_is_told_apart() {
+        let groups = [("spin", 1.0, 3.0), ("nap", 0.06, 0.3), ("doze", 0.04, 0.2)];
+        let finding = judged_by_waits(&groups, 0.0, VictimSigns::default());
+        assert_eq!(standings(&finding), [("spin", Standing::Named)], "{finding:#?}");
+        assert!((finding.slowdown - 3.6).abs() < 0.2, "all of them together: {finding:#?}");
+        let told = &finding.evidence[1];
+        assert!(told.contains("shared with") && told.contains("nap (5 %)"), "{finding:#?}");
+        let many: Vec<(String, f64, f64)> = (0..12).map(|i| (format!("g{i}"), 0.1, 0.3)).collect();
+        let many: Vec<(&str, f64, f64)> = many.iter().map(|g| (g.0.as_str(), g.1, g.2)).collect();
+        let finding = judged_by_waits(&many, 0.0, VictimSigns::default());
+        assert_eq!((finding.cause, finding.culprits.len()), (Cause::Neighbour, 0), "{finding:#?}");
     }
 
     #[test]

@@ -32,7 +32,8 @@
 //! CPU time per request does not tell of waiting for a CPU; the scheduler does, exactly: who ran
 //! while the victim's threads stood ready ([`Waiting`]). Its effects are in ln as well and add up
 //! with the others, so that one group may be named for the CPU and another for the cache. To share
-//! a CPU is no offence: only who asks for more than its turn is named for it. Where the scheduler
+//! a CPU is no offence: only who asks for more than its turn is named for it, and where several never
+//! sleep, only who does not sleep either while the others are held ([`rivals`]). Where the scheduler
 //! does not tell, latency is weighed in the same way beside CPU time, and who lengthens only that is
 //! *suspected*.
 //!
@@ -69,6 +70,7 @@ mod hypothesis;
 mod judge;
 mod measure;
 mod normal;
+mod rivals;
 mod waiting;
 
 pub use choose::{Candidate, ChooseParams, choose};
@@ -77,4 +79,5 @@ pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal};
-pub use waiting::{Crowding, Waiting, WaitingParams};
+pub use rivals::{Rival, rivals};
+pub use waiting::{Crowding, Demand, Waiting, WaitingParams};

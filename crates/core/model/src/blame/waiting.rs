@@ -22,7 +22,9 @@
 //! To stand behind somebody is no proof of guilt: who takes his turn and sleeps makes others wait as
 //! well. So what a suspect *asks for* is followed too: the CPUs that it uses and its threads that
 //! stand themselves. Who asks for less than a CPU shares; who asks for half of what another asks
-//! for stands behind that one himself.
+//! for stands behind that one himself. Where CPUs are short, who works at a fixed rate does not get to
+//! sleep either, and asks for a CPU too, though a part of one would do. That is told apart by a look:
+//! while its rivals are held it does sleep, which a loop never does.
 //!
 //! # Degradation
 //! Time that the hypervisor took away is nobody's: x shrinks by that share. A window in which the
@@ -48,6 +50,10 @@ pub struct WaitingParams {
     pub assumed_windows: f64,
     /// The most that one window can tell of somebody, as x.
     pub most_ratio: f64,
+    /// CPUs that a group asks for, itself and its threads that stand, from which it does not sleep.
+    pub awake_cpus: f64,
+    /// For so many seconds it counts what somebody asked for while rivals of it were held.
+    pub relief_memory_s: f64,
 }
 
 impl Default for WaitingParams {
@@ -58,6 +64,8 @@ impl Default for WaitingParams {
             memory_s: 20.0,
             assumed_windows: 2.0,
             most_ratio: 20.0,
+            awake_cpus: 0.9,
+            relief_memory_s: 300.0,
         }
     }
 }
@@ -67,7 +75,42 @@ impl Default for WaitingParams {
 struct Sums {
     ratio: f64,
     square: f64,
+    /// Weight of the windows in which its demand is known.
+    known: f64,
+    used_cpus: f64,
     asked_cpus: f64,
+    awake: f64,
+    /// What it asked for when rivals of it were last held, and how many seconds ago.
+    relieved: Option<(f64, f64)>,
+}
+
+impl Sums {
+    /// A window: x, and the mean demand if it is known. `share` is left of those before.
+    fn add(&mut self, share: f64, x: f64, demand: Option<Demand>, awake_cpus: f64) {
+        let known = if demand.is_some() { 1.0 } else { 0.0 };
+        let demand = demand.unwrap_or_default();
+        let awake = if demand.asked_cpus >= awake_cpus { 1.0 } else { 0.0 };
+        self.ratio = self.ratio * share + x;
+        self.square = self.square * share + x * x;
+        self.known = self.known * share + known;
+        self.used_cpus = self.used_cpus * share + demand.used_cpus;
+        self.asked_cpus = self.asked_cpus * share + demand.asked_cpus;
+        self.awake = self.awake * share + awake;
+    }
+
+    /// Mean over the windows in which its demand is known.
+    fn mean_demand(&self, sum: f64) -> f64 {
+        if self.known > 0.0 { sum / self.known } else { 0.0 }
+    }
+}
+
+/// What a suspect has of the CPUs, and what it wants of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// CPUs that it uses.
+    pub used_cpus: f64,
+    /// These, and threads of it that stand.
+    pub asked_cpus: f64,
 }
 
 /// What one suspect does to the victim.
@@ -80,8 +123,16 @@ pub struct Crowding {
     /// Of the time in which the victim's threads could run, the share for which they stood behind
     /// it.
     pub stood_frac: f64,
-    /// CPUs that it uses, and threads of it that stand.
+    /// CPUs that it used while it did this.
+    pub used_cpus: f64,
+    /// These, and threads of it that stood.
     pub asked_cpus: f64,
+    /// Share of these windows in which it did not sleep: it asked for a CPU at least.
+    pub awake_frac: f64,
+    /// Windows in which its demand is known, the old ones counting less.
+    pub known_windows: f64,
+    /// CPUs that it asked for while rivals of it were held; none if they were not.
+    pub relieved_cpus: Option<f64>,
 }
 
 /// Where the time of one victim's threads went.
@@ -90,7 +141,8 @@ pub struct Waiting {
     params: WaitingParams,
     /// The window that is not full yet: seconds of threads.
     open: Waits,
-    asked: BTreeMap<Tenant, f64>,
+    /// Demands in it, in CPU-seconds, and for how many seconds they are known.
+    demands: BTreeMap<Tenant, (Demand, f64)>,
     suspects: BTreeMap<Tenant, Sums>,
     /// Sum of the weights of all windows, and of their squares.
     weight: f64,
@@ -107,7 +159,7 @@ impl Waiting {
         Self {
             params,
             open: Waits::default(),
-            asked: BTreeMap::new(),
+            demands: BTreeMap::new(),
             suspects: BTreeMap::new(),
             weight: 0.0,
             weight_square: 0.0,
@@ -129,7 +181,7 @@ impl Waiting {
     /// Forgets what is known of one suspect.
     pub fn forget(&mut self, suspect: &Tenant) {
         self.open.behind.remove(suspect);
-        self.asked.remove(suspect);
+        self.demands.remove(suspect);
         if let Some(sums) = self.suspects.get_mut(suspect) {
             *sums = Sums::default();
         }
@@ -141,9 +193,9 @@ impl Waiting {
         self.seconds
     }
 
-    /// Takes in a stretch of time in which each suspect asked for so many CPUs and the hypervisor
-    /// took this share of all.
-    pub fn see(&mut self, waits: &Waits, asked_cpus: &BTreeMap<Tenant, f64>, steal_frac: f64) {
+    /// Takes in a stretch of time in which each suspect used and asked for so many CPUs and the
+    /// hypervisor took this share of all. Demands of those that were held meanwhile are not known.
+    pub fn see(&mut self, waits: &Waits, demands: &BTreeMap<Tenant, Demand>, steal_frac: f64) {
         let here = (1.0 - steal_frac).clamp(0.0, 1.0);
         let seconds = waits.seconds;
         self.open.seconds += seconds;
@@ -154,8 +206,11 @@ impl Waiting {
         for (tenant, threads) in waits.behind.iter().filter(|(_, threads)| **threads > 0.0) {
             *self.open.behind.entry(tenant.clone()).or_default() += threads * seconds * here;
         }
-        for (tenant, cpus) in asked_cpus {
-            *self.asked.entry(tenant.clone()).or_default() += cpus * seconds;
+        for (tenant, demand) in demands {
+            let (sum, known_s) = self.demands.entry(tenant.clone()).or_default();
+            sum.used_cpus += demand.used_cpus * seconds;
+            sum.asked_cpus += demand.asked_cpus * seconds;
+            *known_s += seconds;
         }
         let full = self.open.running >= self.params.window_cpu_s;
         if full || self.open.seconds >= self.params.longest_window_s {
@@ -163,10 +218,25 @@ impl Waiting {
         }
     }
 
+    /// Takes in what suspects asked for while rivals of theirs were held.
+    pub fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>) {
+        for (tenant, demand) in demands {
+            if let Some(sums) = self.suspects.get_mut(tenant) {
+                sums.relieved = Some((demand.asked_cpus, 0.0));
+            }
+        }
+    }
+
+    /// CPUs that a suspect asks for from which it does not sleep.
+    #[must_use]
+    pub fn awake_cpus(&self) -> f64 {
+        self.params.awake_cpus
+    }
+
     /// The window is over. One in which the victim did nothing at all tells nothing.
     fn close(&mut self) {
         let window = std::mem::take(&mut self.open);
-        let asked = std::mem::take(&mut self.asked);
+        let demands = std::mem::take(&mut self.demands);
         let needed = window.running + window.own + window.nobody;
         if !(needed > 0.0 && needed.is_finite()) {
             return;
@@ -183,10 +253,13 @@ impl Waiting {
         self.others = self.others * share + ratio(others);
         for (tenant, sums) in &mut self.suspects {
             let x = ratio(window.behind.get(tenant).copied().unwrap_or(0.0));
-            let asked = asked.get(tenant).copied().unwrap_or(0.0) / window.seconds;
-            sums.ratio = sums.ratio * share + x;
-            sums.square = sums.square * share + x * x;
-            sums.asked_cpus = sums.asked_cpus * share + asked.min(1e6);
+            let demand = demands.get(tenant).map(|(sum, seconds)| {
+                let mean = |cpu_s: f64| (cpu_s / seconds).min(1e6);
+                Demand { used_cpus: mean(sum.used_cpus), asked_cpus: mean(sum.asked_cpus) }
+            });
+            sums.add(share, x, demand, self.params.awake_cpus);
+            let older = sums.relieved.map(|(cpus, age_s)| (cpus, age_s + window.seconds));
+            sums.relieved = older.filter(|(_, age_s)| *age_s <= self.params.relief_memory_s);
         }
     }
 
@@ -218,9 +291,18 @@ impl Waiting {
     pub fn crowding(&self, suspect: &Tenant, least_ln: f64) -> Option<Crowding> {
         let sums = self.suspects.get(suspect).filter(|_| self.weight > 0.0)?;
         let (x, all) = (self.mean(sums.ratio), self.all());
-        let asked_cpus = sums.asked_cpus / self.weight;
+        let nothing = Crowding {
+            effect_ln: 0.0,
+            confidence: 0.0,
+            stood_frac: 0.0,
+            used_cpus: sums.mean_demand(sums.used_cpus),
+            asked_cpus: sums.mean_demand(sums.asked_cpus),
+            awake_frac: sums.mean_demand(sums.awake),
+            known_windows: sums.known,
+            relieved_cpus: sums.relieved.map(|(asked_cpus, _)| asked_cpus),
+        };
         if x <= 0.0 || all <= 0.0 {
-            return Some(Crowding { effect_ln: 0.0, confidence: 0.0, stood_frac: 0.0, asked_cpus });
+            return Some(nothing);
         }
         let effect_ln = libm::log(1.0 + all) * x / all;
         // As many windows of equal weight would say as much.
@@ -231,7 +313,7 @@ impl Waiting {
             effect_ln,
             confidence: probability_below((effect_ln - least_ln) / sd),
             stood_frac: x / (1.0 + all),
-            asked_cpus,
+            ..nothing
         })
     }
 
@@ -352,15 +434,36 @@ mod tests {
     }
 
     #[test]
-    fn what_each_asks_for_is_a_mean_over_time() {
+    fn what_each_uses_and_asks_for_are_means_over_time() {
         let mut waiting = watching(&["a"]);
         for turn in 0..400 {
-            let asked = BTreeMap::from([("a".into(), if turn % 2 == 0 { 4.0 } else { 2.0 })]);
-            waiting.see(&waits(&[("a", 0.1)]), &asked, 0.0);
+            let asked_cpus = if turn % 2 == 0 { 4.0 } else { 2.0 };
+            let demand = Demand { used_cpus: 0.5 * asked_cpus, asked_cpus };
+            waiting.see(&waits(&[("a", 0.1)]), &BTreeMap::from([("a".into(), demand)]), 0.0);
         }
-        let asked = waiting.crowding(&"a".into(), LEAST_LN).unwrap().asked_cpus;
-        assert!((asked - 3.0).abs() < 0.05, "{asked}");
+        let a = waiting.crowding(&"a".into(), LEAST_LN).unwrap();
+        assert!((a.asked_cpus - 3.0).abs() < 0.05, "{a:?}");
+        assert!((a.used_cpus - 1.5).abs() < 0.03, "{a:?}");
+        assert!((a.awake_frac - 1.0).abs() < 1e-9, "{a:?}");
         waiting.forget(&"a".into());
         assert_eq!(waiting.crowding(&"a".into(), LEAST_LN).unwrap().confidence, 0.0);
+    }
+
+    #[test]
+    fn who_sleeps_in_some_windows_is_not_awake_and_windows_in_which_it_is_held_do_not_count() {
+        let mut waiting = watching(&["rate", "loop"]);
+        for turn in 0..400 {
+            let asked = |asked_cpus| Demand { used_cpus: 0.5, asked_cpus };
+            let mut demands = BTreeMap::from([("rate".into(), asked(1.0))]);
+            match turn % 3 {
+                0 => demands.insert("rate".into(), asked(0.7)),
+                1 => demands.insert("loop".into(), asked(1.0)),
+                _ => None,
+            };
+            waiting.see(&waits(&[("rate", 0.1), ("loop", 0.1)]), &demands, 0.0);
+        }
+        let of = |name: &str| waiting.crowding(&name.into(), LEAST_LN).unwrap();
+        assert!((of("rate").awake_frac - 0.67).abs() < 0.02, "{:?}", of("rate"));
+        assert_eq!((of("loop").awake_frac, of("loop").asked_cpus), (1.0, 1.0));
     }
 }

@@ -48,9 +48,9 @@
 use super::bus_params::{BusActuator, BusLockParams};
 use super::places::{Lists, Places, cores};
 use super::{Sparsifier, llc_law::tenants};
-use crate::Policy;
 use crate::ledger::{Ledger, Reason};
 use crate::parts::{Every, short_period};
+use crate::{Needs, Policy};
 use quell_types::{
     CpuSet, Input, Knob, KnobRange, Observation, Proposal, Setting, Setup, Tenant, Time,
 };
@@ -280,6 +280,10 @@ impl Policy for BusLockLaw {
 
     fn period(&self) -> Duration {
         crate::parts::seconds(self.params.period_s)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { bus_locks: true, ..Needs::default() }
     }
 
     fn step(&mut self, setup: &Setup, seen: &Observation) -> Vec<Proposal> {

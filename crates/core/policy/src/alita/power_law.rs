@@ -50,9 +50,9 @@ use super::bus_law::duty_parts;
 use super::llc_law::tenants;
 use super::places::{Lists, Places};
 use super::{PowerThrottle, PowerThrottleParams, SocketPower};
-use crate::Policy;
 use crate::ledger::{Ledger, Reason};
 use crate::parts::{Every, check, cpus_of, frequency_domains, sockets};
+use crate::{Needs, Policy};
 use quell_types::{
     CpuSet, Input, Kilohertz, Knob, KnobRange, Observation, Proposal, Setting, Setup, Tenant,
 };
@@ -302,6 +302,10 @@ impl Policy for PowerLaw {
 
     fn period(&self) -> Duration {
         crate::parts::seconds(self.params.period_s.min(LOOK_S))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { temperatures: true, ..Needs::default() }
     }
 
     fn step(&mut self, setup: &Setup, seen: &Observation) -> Vec<Proposal> {

@@ -12,6 +12,10 @@
 //! it runs, 50 ms in all, and the victim's CPU time per request is compared. Suspects pay for looks
 //! from a bank that fills with 1 % of their time, so nobody loses more than that.
 //!
+//! Where several never sleep beside the service, each may be the cause or only starved by the others.
+//! All of these *rivals* but one are held for 0.2 s, once for each: who sleeps then asks for less than
+//! its turn. Until that is settled, or ten seconds are over, other looks leave their banks alone.
+//!
 //! # Units
 //! Seconds, CPUs, ln of slowdowns.
 //!
@@ -22,6 +26,8 @@
 //!   for each trace that came:  each victim learns from it
 //!   if none was played:        each victim learns from drift, and for CPI²
 //!   each victim learns behind whom it stood
+//!   if a look that relieved rivals has ended: each victim learns what these asked for meanwhile
+//!   if rivals are there, and it is open who of them is to blame: hold all but one, and stop
 //!   if no look is on its way and the last one is long enough ago:
 //!       for each victim, least looked at first:
 //!           set = those about whom its hypotheses disagree most, of those who can pay
@@ -33,6 +39,7 @@
 //! | rule | when |
 //! |---|---|
 //! | `look` | a set of suspects is held for a moment, for the victim that is named in its inputs |
+//! | `relieve` | rivals are held for a moment, so that it shows what another wants |
 //!
 //! # Degradation
 //! Without a freezer, or for a group that has none, correlation alone speaks and nobody is named
@@ -46,17 +53,25 @@ mod victim;
 
 use crate::law::Policy;
 use crate::parts::HeldTime;
-use quell_model::blame::{Candidate, Finding};
+use quell_model::blame::{Candidate, Demand, Finding, Rival};
 use quell_types::{
     BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
     Time, Wish,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use victim::Victim;
+use victim::{Victim, demands};
 
 /// Suspects run, are held twice as long, and run again: what drifts steadily cancels out.
 const CODE: [bool; 4] = [true, false, false, true];
+/// Rivals are held first, since they are not compared: it is looked at who is not held.
+const RELIEF: [bool; 2] = [false, true];
+/// For so long: who works at a fixed rate has caught up by then.
+const RELIEF_CHIP: Duration = Duration::from_millis(200);
+/// The longest sample in which so much shows.
+const RELIEF_SAMPLE_S: f64 = 0.3;
+/// So many of these can always be paid for.
+const RELIEFS: f64 = 2.0;
 /// Chips in which they are held.
 const HELD_CHIPS: u64 = 2;
 /// The release comes at the latest this many times the planned length after the start.
@@ -104,8 +119,25 @@ pub struct Who {
     params: WhoParams,
     victims: BTreeMap<Tenant, Victim>,
     held_time: HeldTime,
-    playing: Option<(u64, Time)>,
+    playing: Option<Look>,
     next_id: u64,
+}
+
+/// A look that is on its way.
+#[derive(Clone, Debug)]
+struct Look {
+    id: u64,
+    since: Time,
+    groups: Vec<Tenant>,
+    relief: Option<Relief>,
+}
+
+/// Rivals that are not held while others are.
+#[derive(Clone, Debug)]
+struct Relief {
+    watched: Vec<Tenant>,
+    /// What they asked for; none before it was seen.
+    demands: Option<BTreeMap<Tenant, Demand>>,
 }
 
 impl Who {
@@ -143,6 +175,8 @@ impl Who {
     fn learn(&mut self, setup: &Setup, seen: &Observation) {
         let cpus = cpus(seen);
         let suspects: Vec<Tenant> = cpus.keys().cloned().collect();
+        let held = self.held(seen);
+        self.see_relief(seen, &held);
         self.victims.retain(|name, _| seen.services.contains_key(name));
         for (name, service) in &seen.services {
             if service.present.is_err() || service.restarted {
@@ -151,7 +185,7 @@ impl Who {
             let new = || Victim::new(name);
             let victim = self.victims.entry(name.clone()).or_insert_with(new);
             victim.face(&suspects);
-            victim.see(seen, service);
+            victim.see(seen, service, &held);
             seen.experiments.iter().for_each(|trace| victim.take(trace));
             // Another law's looks are known of when they end.
             if self.playing.is_some() || !seen.experiments.is_empty() {
@@ -169,11 +203,36 @@ impl Who {
         }
     }
 
-    /// Forgets a look that ended, was refused, or was lost.
+    /// Who was held, or may have been, since the last sample: by a look of this law, or by one of
+    /// another that ended.
+    fn held(&self, seen: &Observation) -> BTreeSet<Tenant> {
+        let mine = self.playing.iter().flat_map(|look| &look.groups);
+        let chips = seen.experiments.iter().flat_map(|trace| &trace.chips);
+        mine.chain(chips.flat_map(|chip| chip.group_cpu_ns.keys())).cloned().collect()
+    }
+
+    /// The first sample after rivals were held shows what the others want.
+    fn see_relief(&mut self, seen: &Observation, held: &BTreeSet<Tenant>) {
+        let relief = self.playing.as_mut().and_then(|look| look.relief.as_mut());
+        if let Some(relief) = relief.filter(|relief| relief.demands.is_none()) {
+            let mut demands = demands(seen, held);
+            demands.retain(|tenant, _| relief.watched.contains(tenant));
+            relief.demands = Some(demands);
+        }
+    }
+
+    /// Forgets a look that ended, was refused, or was lost. What rivals asked for counts if the
+    /// others really were held.
     fn follow(&mut self, seen: &Observation) {
-        let Some((id, since)) = self.playing else { return };
-        let ended = seen.experiments.iter().any(|trace| trace.id == id);
-        if ended || seen.time.since(since) > LOST {
+        let Some(look) = &self.playing else { return };
+        let trace = seen.experiments.iter().find(|trace| trace.id == look.id);
+        let demands = look.relief.as_ref().and_then(|relief| relief.demands.as_ref());
+        if let (Some(trace), Some(demands)) = (trace, demands)
+            && trace.aborted.is_none()
+        {
+            self.victims.values_mut().for_each(|victim| victim.relieve(demands));
+        }
+        if trace.is_some() || seen.time.since(look.since) > LOST {
             self.playing = None;
         }
     }
@@ -183,6 +242,11 @@ impl Who {
         if self.playing.is_some() || !self.params.looks {
             return None;
         }
+        if let Some((groups, watched)) = self.relief(setup, seen) {
+            let relief = Some(Relief { watched, demands: None });
+            let chip_us = RELIEF_CHIP.as_micros() as u64;
+            return Some(self.play(seen, ("relieve", &RELIEF), chip_us, groups, relief));
+        }
         let mut order: Vec<(&Tenant, &Victim)> = self.victims.iter().collect();
         order.sort_by_key(|(_, victim)| victim.looks());
         let found = order.into_iter().find_map(|(name, victim)| {
@@ -190,14 +254,51 @@ impl Who {
             let held = Duration::from_micros(HELD_CHIPS * chip_us);
             let candidates = self.candidates(setup, seen, held);
             let set = victim.choose(&candidates, held);
-            (!set.is_empty()).then(|| (name.clone(), chip_us, held, set))
+            (!set.is_empty()).then(|| (name.clone(), chip_us, set))
         });
-        let (name, chip_us, held, set) = found?;
-        set.iter().for_each(|group| self.held_time.spend(group, held.as_secs_f64()));
+        let (name, chip_us, set) = found?;
         self.victims.get_mut(&name)?.looked();
-        self.playing = Some((self.next_id, seen.time));
+        Some(self.play(seen, ("look", &CODE), chip_us, set, None))
+    }
+
+    /// Rivals to be held, and those who are watched meanwhile: one of whom it is not known yet what
+    /// it wants, at least.
+    fn relief(&self, setup: &Setup, seen: &Observation) -> Option<(Vec<Tenant>, Vec<Tenant>)> {
+        if seen.interval_s > RELIEF_SAMPLE_S {
+            return None;
+        }
+        let held_s = RELIEF_CHIP.as_secs_f64();
+        let pays = |rival: &&Rival| {
+            let frozen = Knob::Frozen { tenant: rival.workload.clone() };
+            self.held_time.pays(&rival.workload, held_s) && setup.controls(&frozen)
+        };
+        self.victims.values().find_map(|victim| {
+            let rivals = victim.rivals(false);
+            rivals.iter().filter(|rival| !rival.relieved).find_map(|one| {
+                let (held, watched): (Vec<_>, Vec<_>) =
+                    rivals.iter().partition(|rival| *rival != one && pays(rival));
+                let names = |of: Vec<&Rival>| of.into_iter().map(|r| r.workload.clone()).collect();
+                (!held.is_empty()).then(|| (names(held), names(watched)))
+            })
+        })
+    }
+
+    /// Begins a look: its groups pay for it.
+    fn play(
+        &mut self,
+        seen: &Observation,
+        (rule, code): (&'static str, &[bool]),
+        chip_us: u64,
+        groups: Vec<Tenant>,
+        relief: Option<Relief>,
+    ) -> Proposal {
+        let chips = code.iter().filter(|runs| !**runs).count() as u32;
+        let held_s = (Duration::from_micros(chip_us) * chips).as_secs_f64();
+        groups.iter().for_each(|group| self.held_time.spend(group, held_s));
+        let look = Look { id: self.next_id, since: seen.time, groups: groups.clone(), relief };
+        self.playing = Some(look);
         self.next_id += 1;
-        Some(self.proposal(seen, chip_us, set))
+        self.proposal(seen, (rule, code), chip_us, groups)
     }
 
     /// Long enough for the requests that a side needs; none where even the longest is too short.
@@ -210,34 +311,44 @@ impl Who {
 
     /// Those who may be held now: they work, they have a freezer, and their bank pays.
     fn candidates(&self, setup: &Setup, seen: &Observation, held: Duration) -> Vec<Candidate> {
+        let rivals = self.victims.values().flat_map(|victim| victim.rivals(true));
+        let rivals: BTreeSet<Tenant> = rivals.map(|rival| rival.workload).collect();
         let may = |(tenant, batch): (&Tenant, &BatchObservation)| {
             let cpus = batch.cpu.as_ref().ok()?.0;
             let frozen = Knob::Frozen { tenant: tenant.clone() };
-            let pays = self.held_time.pays(tenant, held.as_secs_f64());
+            let saved = if rivals.contains(tenant) { RELIEFS } else { 0.0 };
+            let needed_s = held.as_secs_f64() + saved * RELIEF_CHIP.as_secs_f64();
+            let pays = self.held_time.pays(tenant, needed_s);
             (cpus >= self.params.least_cpus && pays && setup.controls(&frozen))
                 .then(|| Candidate { suspect: tenant.clone(), cpus })
         };
         seen.batch.iter().filter_map(may).collect()
     }
 
-    fn proposal(&self, seen: &Observation, chip_us: u64, groups: Vec<Tenant>) -> Proposal {
+    fn proposal(
+        &self,
+        seen: &Observation,
+        (rule, code): (&'static str, &[bool]),
+        chip_us: u64,
+        groups: Vec<Tenant>,
+    ) -> Proposal {
         let inputs = vec![
             Input::new("groups_count", groups.len() as f64),
             Input::new("chip_s", Duration::from_micros(chip_us).as_secs_f64()),
         ];
         let experiment = Experiment {
-            id: self.playing.map_or(0, |(id, _)| id),
+            id: self.playing.as_ref().map_or(0, |look| look.id),
             groups,
             victims: seen.services.keys().cloned().collect(),
-            code: CODE.to_vec(),
+            code: code.to_vec(),
             chip_us,
-            bound_us: chip_us * CODE.len() as u64 * BOUND_FACTOR,
+            bound_us: chip_us * code.len() as u64 * BOUND_FACTOR,
         };
         Proposal {
             policy: self.name.into(),
             precedence: Precedence::Polluter,
             wish: Wish::Play(experiment),
-            rule: "look".into(),
+            rule: rule.into(),
             inputs,
         }
     }

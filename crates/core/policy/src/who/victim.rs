@@ -1,12 +1,12 @@
 //! What is known about one service's suffering.
 
 use quell_model::blame::{
-    Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Evidence, Finding, FindingParams, Guilt,
-    GuiltParams, MeasureParams, Measurer, Signal, VictimSigns, Waiting, WaitingParams, choose,
-    judge,
+    Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Demand, Evidence, Finding,
+    FindingParams, Guilt, GuiltParams, MeasureParams, Measurer, Rival, Signal, VictimSigns,
+    Waiting, WaitingParams, choose, judge, rivals,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What one signal says.
@@ -103,16 +103,33 @@ impl Victim {
     }
 
     /// Sees how busy the victim is, and behind whom its threads stand. While it is out of its own
-    /// quota they stand behind nobody, whatever the kernel counts.
-    pub(super) fn see(&mut self, seen: &Observation, service: &ServiceObservation) {
+    /// quota they stand behind nobody, whatever the kernel counts. What those want who were `held`
+    /// meanwhile is not seen.
+    pub(super) fn see(
+        &mut self,
+        seen: &Observation,
+        service: &ServiceObservation,
+        held: &BTreeSet<Tenant>,
+    ) {
         self.requests_per_s = service.qps.as_ref().ok().copied().filter(|qps| *qps > 0.0);
         let throttled = service.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0);
         if let Ok(waits) = service.waits.as_ref()
             && !(throttled || self.is_quiet(service))
         {
             let steal_frac = seen.host.steal.as_ref().map_or(0.0, |steal| steal.0);
-            self.waiting.see(waits, &asked_cpus(seen), steal_frac);
+            self.waiting.see(waits, &demands(seen, held), steal_frac);
         }
+    }
+
+    /// Learns what suspects asked for while rivals of theirs were held.
+    pub(super) fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>) {
+        self.waiting.relieve(demands);
+    }
+
+    /// Those behind whom it stands who never sleep, if it is open which of them are to blame.
+    pub(super) fn rivals(&self, early: bool) -> Vec<Rival> {
+        let suspects = self.work.guilt.suspects().iter();
+        rivals(&self.waiting, suspects, early, &FindingParams::default())
     }
 
     /// Learns from a sample in which nothing was played.
@@ -198,14 +215,15 @@ impl Victim {
     }
 }
 
-/// What each batch group asks for, in CPUs: those that it uses, and its threads that stand. Those
-/// of a group that is out of its quota stand for that: it has what it may ask for.
-fn asked_cpus(seen: &Observation) -> BTreeMap<Tenant, f64> {
+/// What each batch group uses and asks for: its threads that stand ask as well. Those of a group
+/// that is out of its quota stand for that: it has what it may ask for.
+pub(super) fn demands(seen: &Observation, held: &BTreeSet<Tenant>) -> BTreeMap<Tenant, Demand> {
     let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
-        let used = batch.cpu.as_ref().ok()?.0;
+        let used_cpus = batch.cpu.as_ref().ok()?.0;
         let held_back = batch.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0);
         let standing = batch.standing.as_ref().copied().unwrap_or(0.0);
-        Some((tenant.clone(), if held_back { used } else { used + standing }))
+        let asked_cpus = if held_back { used_cpus } else { used_cpus + standing };
+        Some((tenant.clone(), Demand { used_cpus, asked_cpus }))
     };
-    seen.batch.iter().filter_map(one).collect()
+    seen.batch.iter().filter(|(tenant, _)| !held.contains(*tenant)).filter_map(one).collect()
 }

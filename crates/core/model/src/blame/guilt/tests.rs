@@ -128,3 +128,21 @@ fn with_many_suspects_only_one_at_a_time_is_thought_of() {
     assert_eq!(guilt.hypotheses().len(), 151);
     assert!((guilt.weights().iter().sum::<f64>() - 1.0).abs() < 1e-9);
 }
+
+#[test]
+fn every_hypothesis_is_found_where_it_lies() {
+    for count in [0, 1, 2, 5, 100, 101] {
+        let names: Vec<Tenant> = (0..count).map(|i| Tenant::new(format!("g{i:03}"))).collect();
+        let mut guilt = Guilt::new(GuiltParams::default());
+        guilt.keep(&names);
+        for (place, hypothesis) in guilt.hypotheses().iter().enumerate() {
+            assert_eq!(guilt.place(hypothesis.members()), Some(place), "{count}: {hypothesis:?}");
+        }
+        for suspect in 0..count {
+            let by_search = guilt.hypotheses().iter().enumerate();
+            let by_search = by_search.filter(|(_, h)| h.members().contains(&suspect));
+            let wanted: Vec<usize> = by_search.map(|(place, _)| place).collect();
+            assert_eq!(guilt.against(suspect).collect::<Vec<_>>(), wanted, "{count}: {suspect}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Law `culprit` at work in a trial: whom it names, whom it limits, and what that does.
+
+use super::Ground;
+use super::crowd::Crowd;
+use super::draw::Composition;
+use super::harm::Latencies;
+use super::turns::{KINDS, ORDER, Turn, TurnKind};
+use super::watch::limit_cpus;
+use crate::guard::{Guard, GuardPlan};
+use anyhow::Context as _;
+use quell_service::Controls;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long the law may look.
+const LOOK: Duration = Duration::from_secs(15);
+/// Between two looks at what it says.
+const POLL: Duration = Duration::from_millis(50);
+/// From the first name to the first turn: the limit stands, and what was left behind is answered.
+const SETTLED: Duration = Duration::from_millis(400);
+/// Load of a turn before it counts, and while it does.
+const WARM_S: f64 = 0.2;
+const TURN_S: f64 = 0.9;
+/// What a turn takes besides its load: signals, connections, the last answers.
+const TURN_MARGIN_S: f64 = 0.15;
+
+/// The agent's status, as far as it is looked at.
+#[derive(Debug, Deserialize)]
+struct Status {
+    who: Vec<Victim>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Victim {
+    culprits: Vec<Suspect>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Suspect {
+    workload: String,
+    status: String,
+}
+
+/// What the law says of groups.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Said {
+    /// Named at any time.
+    pub(super) named: BTreeSet<String>,
+    /// Suspected when the first was named or the look was over, and never named.
+    pub(super) suspected: BTreeSet<String>,
+    /// Until then, from when the agent was ready.
+    pub(super) seconds: f64,
+}
+
+impl Said {
+    fn of(status: &Status) -> Self {
+        let all = || status.who.iter().flat_map(|victim| &victim.culprits);
+        let with = |what: &str| {
+            let alike = all().filter(|suspect| suspect.status == what);
+            alike.map(|suspect| suspect.workload.clone()).collect()
+        };
+        Self { named: with("named"), suspected: with("suspected"), seconds: 0.0 }
+    }
+}
+
+/// What came of the law's part of a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Verdict {
+    /// What it said.
+    pub(super) said: Said,
+    /// Empty if nobody was named, or too late.
+    pub(super) turns: Vec<Turn>,
+    /// Places of the groups that it limited at some time.
+    pub(super) limited: Vec<usize>,
+}
+
+/// The agent, guarding with law `culprit`.
+pub(super) struct Guarding<'a> {
+    ground: &'a Ground<'a>,
+    guard: Guard,
+    status: PathBuf,
+    said: Said,
+}
+
+impl<'a> Guarding<'a> {
+    /// Starts it. Nothing that it has learned in another trial is left.
+    pub(super) fn start(ground: &'a Ground<'_>, drawn: &Composition) -> anyhow::Result<Self> {
+        let folder = ground.folder.path().join("guard");
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        let program = &ground.options.program;
+        let status = folder.join("status.json");
+        let config = config(ground, drawn, &folder)?;
+        let status_json = Some(status.clone());
+        let plan =
+            GuardPlan { program, config, tasks: vec![], folder, bpf_stats: false, status_json };
+        let guard = Guard::start(plan)?;
+        Ok(Self { ground, guard, status, said: Said::default() })
+    }
+
+    /// Waits until somebody is named, 15 s at most.
+    pub(super) fn look(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < LOOK && self.said.named.is_empty() {
+            self.ground.interrupt.sleep(POLL)?;
+            self.guard.check_alive()?;
+            if let Some(said) = self.now()? {
+                self.said = said;
+            }
+        }
+        self.said.seconds = begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Plays the turns, if somebody is named: as many as end by `until`, all of them or one of each
+    /// kind.
+    pub(super) fn turns(
+        &mut self,
+        crowd: &Crowd,
+        (number, rate): (u32, f64),
+        until: Instant,
+        latencies: &Latencies,
+    ) -> anyhow::Result<Vec<Turn>> {
+        let now = Instant::now();
+        let lasts_s = |turns: usize| turns as f64 * (WARM_S + TURN_S + TURN_MARGIN_S);
+        let fits =
+            |turns: &usize| now + SETTLED + Duration::from_secs_f64(lasts_s(*turns)) <= until;
+        let count = [ORDER.len(), KINDS].into_iter().find(fits).unwrap_or(0);
+        if !crowd.has_culprit() || self.said.named.is_empty() || count == 0 {
+            return Ok(Vec::new());
+        }
+        self.ground.interrupt.sleep(SETTLED)?;
+        // Another trial has other arrivals; all turns of one have the same.
+        let seed = self.ground.options.seed.wrapping_add(1 + u64::from(number));
+        let load = (rate, WARM_S, TURN_S, seed);
+        let mut one = |kind: &TurnKind| self.turn(crowd, *kind, load, latencies);
+        let turns = ORDER[..count].iter().map(&mut one).collect();
+        crowd.go_on()?;
+        turns
+    }
+
+    /// Ends the agent, and tells what it said until then.
+    pub(super) fn finish(mut self) -> anyhow::Result<Said> {
+        self.listen()?;
+        self.guard.stop()?;
+        self.said.suspected = &self.said.suspected - &self.said.named;
+        Ok(self.said)
+    }
+
+    fn turn(
+        &mut self,
+        crowd: &Crowd,
+        kind: TurnKind,
+        load: (f64, f64, f64, u64),
+        latencies: &Latencies,
+    ) -> anyhow::Result<Turn> {
+        crowd.let_run(kind)?;
+        let (before, begun) = (crowd.work(), Instant::now());
+        let run = self.ground.load(load, &Controls::default(), latencies)?;
+        let (after, seconds) = (crowd.work(), begun.elapsed().as_secs_f64());
+        self.ground.interrupt.check()?;
+        self.listen()?;
+        let rate = |(before, after): (&u64, &u64)| after.saturating_sub(*before) as f64 / seconds;
+        Ok(Turn {
+            kind,
+            requests: run.offered,
+            p95_ms: run.sojourn.p95_ms,
+            p99_ms: run.sojourn.p99_ms,
+            work_per_s: before.iter().zip(&after).map(rate).collect(),
+            limit_cpus: self.ground.groups.batch().iter().map(limit_cpus).collect(),
+        })
+    }
+
+    /// Who is named now was named.
+    fn listen(&mut self) -> anyhow::Result<()> {
+        let now = self.now()?.unwrap_or_default();
+        self.said.named.extend(now.named);
+        Ok(())
+    }
+
+    /// What the agent says now; none before its first sample.
+    fn now(&self) -> anyhow::Result<Option<Said>> {
+        match std::fs::read_to_string(&self.status) {
+            Ok(text) => {
+                let status = serde_json::from_str(&text).context("the agent's status")?;
+                Ok(Some(Said::of(&status)))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).context("the agent's status"),
+        }
+    }
+}
+
+/// Four full samples a second, as `quell who` takes them.
+fn config(ground: &Ground<'_>, drawn: &Composition, folder: &Path) -> anyhow::Result<String> {
+    let port = ground.bench.address().context("the service has no address")?.port();
+    let mut text = format!(
+        "[agent]\nstate_dir = \"{}\"\nmetrics = \"off\"\nlaw = \"culprit\"\ninterval_s = 0.25\n\n\
+         [[service]]\nname = \"service\"\ncgroup = \"{}\"\np99 = \"1s\"\nlatency = \"ebpf\"\n\
+         ports = [{port}]\n",
+        folder.join("state").display(),
+        ground.groups.service_path(),
+    );
+    for member in &drawn.members {
+        let path = ground.groups.batch_path(&member.group);
+        text += &format!("\n[[batch]]\nname = \"{}\"\ncgroup = \"{path}\"\n", member.group);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_agent_says_is_read_from_its_status() {
+        let text = r#"{"seconds": 3.0, "who": [
+            {"workload": "service", "culprits": [
+                {"workload": "a", "status": "named", "confidence": 1.0},
+                {"workload": "b", "status": "suspected", "confidence": 0.7}]},
+            {"workload": "other", "culprits": []}]}"#;
+        let said = Said::of(&serde_json::from_str(text).unwrap());
+        assert_eq!(said.named, ["a".to_owned()].into());
+        assert_eq!(said.suspected, ["b".to_owned()].into());
+    }
+}

@@ -1,0 +1,165 @@
+//! Who asks for more than its turn, of those behind whom a victim stands.
+//!
+//! Who never sleeps asks for more than its turn. But where CPUs are short, whoever works at a fixed
+//! rate does not get to sleep either, next to a loop: each of such *rivals* may be the cause, or only
+//! starved by the others. What it would use if it were not is seen by holding the others for a moment.
+//! So beside a rival nobody is named before it was relieved of him and still did not sleep; who slept
+//! is none. Where that cannot be tried (no freezer, samples that are too rare), all rivals are named
+//! after a while.
+//!
+//! Source: issue "Name the polluter and limit only it" (who made the service wait).
+
+use super::finding::FindingParams;
+use super::waiting::{Crowding, Waiting};
+use quell_types::Tenant;
+
+/// One behind whom the victim stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Stood {
+    pub(super) workload: Tenant,
+    pub(super) crowding: Crowding,
+    /// Whether it is shown to be the cause.
+    pub(super) shown: bool,
+}
+
+/// One of several who never sleep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    /// Who.
+    pub workload: Tenant,
+    /// Whether it was seen what it asks for while rivals of it are held.
+    pub relieved: bool,
+}
+
+/// Those behind whom the victim stands so long that it counts.
+pub(super) fn stood<'a>(
+    waiting: &Waiting,
+    suspects: impl Iterator<Item = &'a Tenant>,
+    params: &FindingParams,
+) -> Vec<Stood> {
+    let one = |workload: &Tenant| {
+        let crowding = waiting.crowding(workload, params.least_ln)?;
+        let counts =
+            crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac;
+        counts.then(|| Stood { workload: workload.clone(), crowding, shown: false })
+    };
+    let mut all: Vec<Stood> = suspects.filter_map(one).collect();
+    let most_asked = all.iter().map(|stood| stood.crowding.asked_cpus).fold(0.0, f64::max);
+    let greedy: Vec<bool> =
+        all.iter().map(|stood| is_greedy(&stood.crowding, most_asked, waiting, params)).collect();
+    let alone = greedy.iter().filter(|greedy| **greedy).count() < 2;
+    let patient = waiting.seconds() < params.relief_patience_s;
+    let watched = waiting.seconds() >= params.least_watched_s;
+    for (stood, greedy) in all.iter_mut().zip(greedy) {
+        let clear = alone || stood.crowding.relieved_cpus.is_some() || !patient;
+        stood.shown = watched && greedy && clear && stood.crowding.confidence >= params.named_frac;
+    }
+    all
+}
+
+/// Whether it never sleeps, not even when relieved, and asks for much beside the greediest.
+fn is_greedy(
+    crowding: &Crowding,
+    most_asked: f64,
+    waiting: &Waiting,
+    params: &FindingParams,
+) -> bool {
+    crowding.known_windows >= params.least_windows
+        && crowding.awake_frac >= params.awake_frac
+        && crowding.asked_cpus >= params.greedy_frac * most_asked
+        && crowding.relieved_cpus.is_none_or(|cpus| cpus >= waiting.awake_cpus())
+}
+
+/// Those who never sleep, and of whom it is not yet shown who is to blame, before patience is over:
+/// two at least, or nobody. `early` adds those of whom it is not known whether they sleep.
+#[must_use]
+pub fn rivals<'a>(
+    waiting: &Waiting,
+    suspects: impl Iterator<Item = &'a Tenant>,
+    early: bool,
+    params: &FindingParams,
+) -> Vec<Rival> {
+    if waiting.seconds() >= params.relief_patience_s {
+        return Vec::new();
+    }
+    let all = stood(waiting, suspects, params);
+    let most_asked = all.iter().map(|stood| stood.crowding.asked_cpus).fold(0.0, f64::max);
+    let unknown = |s: &Stood| early && s.crowding.known_windows < params.least_windows;
+    let awake =
+        |s: &Stood| s.crowding.known_windows < 1.0 || s.crowding.awake_frac >= params.awake_frac;
+    let greedy = |s: &&Stood| {
+        (unknown(s) && awake(s)) || is_greedy(&s.crowding, most_asked, waiting, params)
+    };
+    let rival = |stood: &Stood| Rival {
+        workload: stood.workload.clone(),
+        relieved: stood.crowding.relieved_cpus.is_some(),
+    };
+    let rivals: Vec<Rival> = all.iter().filter(greedy).map(rival).collect();
+    if rivals.len() < 2 { Vec::new() } else { rivals }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::waiting::{Demand, WaitingParams};
+    use super::*;
+    use quell_types::Waits;
+    use std::collections::BTreeMap;
+
+    /// So many quarters of a second beside groups that never sleep, who use half a CPU each.
+    fn watched(groups: &[&str], quarters: usize) -> Waiting {
+        let mut waiting = Waiting::new(WaitingParams::default());
+        let names: Vec<Tenant> = groups.iter().map(|name| (*name).into()).collect();
+        waiting.keep(&names);
+        let behind = names.iter().map(|name| (name.clone(), 0.3)).collect();
+        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
+        let demands = asked(groups, 1.0);
+        (0..quarters).for_each(|_| waiting.see(&waits, &demands, 0.0));
+        waiting
+    }
+
+    fn asked(groups: &[&str], asked_cpus: f64) -> BTreeMap<Tenant, Demand> {
+        let demand = Demand { used_cpus: 0.5, asked_cpus };
+        groups.iter().map(|name| ((*name).into(), demand)).collect()
+    }
+
+    fn shown(waiting: &Waiting, groups: &[&str]) -> Vec<String> {
+        let names: Vec<Tenant> = groups.iter().map(|name| (*name).into()).collect();
+        let all = stood(waiting, names.iter(), &FindingParams::default());
+        all.iter().filter(|s| s.shown).map(|s| s.workload.to_string()).collect()
+    }
+
+    fn open(waiting: &Waiting, groups: &[&str]) -> Vec<(String, bool)> {
+        let names: Vec<Tenant> = groups.iter().map(|name| (*name).into()).collect();
+        let all = rivals(waiting, names.iter(), false, &FindingParams::default());
+        all.into_iter().map(|rival| (rival.workload.to_string(), rival.relieved)).collect()
+    }
+
+    #[test]
+    fn beside_a_rival_nobody_is_named_before_it_was_relieved() {
+        let both = ["loop", "rate"];
+        let mut waiting = watched(&both, 20);
+        assert_eq!(shown(&waiting, &both), Vec::<String>::new());
+        assert_eq!(open(&waiting, &both), [("loop".into(), false), ("rate".into(), false)]);
+        waiting.relieve(&asked(&["rate"], 0.7));
+        assert_eq!(shown(&waiting, &both), ["loop"], "who slept is no rival");
+        assert!(open(&waiting, &both).is_empty());
+    }
+
+    #[test]
+    fn who_does_not_sleep_when_relieved_is_named_and_the_other_waits_for_its_turn() {
+        let both = ["loop", "rate"];
+        let mut waiting = watched(&both, 20);
+        waiting.relieve(&asked(&["loop"], 1.0));
+        assert_eq!(shown(&waiting, &both), ["loop"]);
+        assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
+    }
+
+    #[test]
+    fn one_alone_needs_no_relief_and_after_a_while_all_are_named() {
+        assert_eq!(shown(&watched(&["loop"], 20), &["loop"]), ["loop"]);
+        let both = ["loop", "rate"];
+        let waiting = watched(&both, 80);
+        assert_eq!(shown(&waiting, &both), both);
+        assert!(open(&waiting, &both).is_empty());
+    }
+}
