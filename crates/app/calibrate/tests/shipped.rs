@@ -16,8 +16,13 @@ fn shipped_numbers_keep_the_cells_that_the_document_says() {
 
 #[test]
 fn a_search_repeats_to_the_bit_and_never_makes_things_worse() {
-    let effort =
-        Effort { search_requests: 300, final_requests: 300, passes: 1, left_out_passes: 0 };
+    let effort = Effort {
+        search_requests: 300,
+        final_requests: 300,
+        passes: 1,
+        left_out_passes: 0,
+        others: false,
+    };
     let begin = report(&Guess::begin(), 300, Vec::new());
     let (first, again) = (calibrate(effort, &mut |_| {}), calibrate(effort, &mut |_| {}));
     assert_eq!(first, again);

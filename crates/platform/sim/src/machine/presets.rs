@@ -3,6 +3,7 @@
 use super::{
     Allocation, Clock, Distances, LastLevelCache, Machine, Memory, Power, Steal, Throttle,
 };
+use crate::calibrated::VM2;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -100,12 +101,14 @@ fn without_rdt(machine: Machine) -> Machine {
     Machine { allocation: None, throttle: None, monitoring: false, ..machine }
 }
 
-/// A 2-vCPU cloud machine: no PMU, no RDT, no power, two cores behind one cache.
+/// A 2-vCPU cloud machine: no PMU, no RDT, no power, two cores behind one cache. What its caches
+/// and its memory do was fitted on one such machine.
 fn vm2() -> Machine {
-    let machine = without_rdt(xeon("vm2", "virtual CPU", 2, 32, 16));
+    let machine = VM2.on(without_rdt(xeon("vm2", "virtual CPU", 2, 32, 16)));
     Machine {
         threads_per_core: 1,
-        memory: Memory { bytes: 8 * GIB, bytes_per_s: 20e9, latency_ns: 100.0, ..machine.memory },
+        cache: LastLevelCache { l2_bytes: 2 * MIB, l1_bytes: 48 * KIB, ..machine.cache },
+        memory: Memory { bytes: 8 * GIB, ..machine.memory },
         clock: Clock { controllable: false, ..clock(3 * GHZ, 3 * GHZ, &[]) },
         power: Power { limit_w: 1e6, ..machine.power },
         power_sensor: false,
