@@ -1,5 +1,5 @@
 //! `quell simulate --measure-machine`: pointer chases and streams of this machine, alone and beside
-//! each other, in less than a minute (T-E1; what the 2-vCPU preset is fitted on).
+//! each other, in less than a minute (T-E1; what the preset `vm2-xeon` is fitted on).
 //!
 //! All kernels are armed first and sleep; in a round each neighbour is woken in turn, and every
 //! chase is looked at beside it. So all cells share the drift of the host, and the median over

@@ -75,7 +75,7 @@ fn rate(lab: &Lab) -> anyhow::Result<f64> {
 /// Bytes a second that the same senders get through in the preset.
 fn passed(wire: &WireSpec, percent: u32) -> Option<f64> {
     let (name, tenant): (Link, Tenant) = (LINK.into(), TENANT.into());
-    let mut scene = Scene::new(quell_sim::preset("vm2")?, 7);
+    let mut scene = Scene::new(quell_sim::preset(super::PRESET)?, 7);
     scene.links = vec![LinkSpec { name: name.clone(), capacity: wire.rate }];
     let spec = BatchSpec {
         name: tenant.clone(),

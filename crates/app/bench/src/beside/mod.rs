@@ -26,11 +26,14 @@ use crate::machine::Seats;
 use crate::ui::Interrupt;
 use pressure::Neighbour;
 use quell_calibrate::Twin;
-use quell_sim::calibrated::VM2;
+use quell_sim::calibrated::VM2_XEON;
 use quell_topology::Machine;
 use quell_types::Topology;
 use report::Rows;
 use std::path::PathBuf;
+
+/// The machine at hand, simulated.
+const PRESET: &str = "vm2-xeon";
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -90,8 +93,9 @@ pub fn beside_real(
 
 /// What was measured before, beside the preset as it is now.
 #[must_use]
-pub fn beside_again(report: BesideReport) -> BesideReport {
-    let twin = Twin::new(VM2, report.l2_bytes as f64, report.llc_bytes as f64);
+pub fn beside_again(mut report: BesideReport) -> BesideReport {
+    report.preset = PRESET.into();
+    let twin = Twin::new(VM2_XEON, report.l2_bytes as f64, report.llc_bytes as f64);
     let alone = report.search_alone;
     report.with(&mut |row| match row.part {
         Part::Chase => chase::simulated(&twin, &row.what),
@@ -108,7 +112,7 @@ impl Ground<'_> {
         BesideReport {
             schema: BESIDE_SCHEMA.into(),
             processor: self.topology.model.clone(),
-            preset: "vm2".into(),
+            preset: PRESET.into(),
             l2_bytes: l2.map_or(0, |cache| cache.size_bytes),
             llc_bytes: llc.map_or(0, |cache| cache.size_bytes),
             rounds: self.options.rounds,

@@ -87,7 +87,7 @@ fn rate(reader: &FeedReader) -> anyhow::Result<f64> {
 
 /// Instructions of the loop in the preset; none = no limit.
 fn loop_work(percent: Option<u32>) -> Option<f64> {
-    let mut scene = Scene::new(quell_sim::preset("vm2")?, 7);
+    let mut scene = Scene::new(quell_sim::preset(super::PRESET)?, 7);
     let spec = BatchSpec { name: GROUP.into(), links: vec![], takes_tasks: false, max_tasks: 0 };
     scene.batch = vec![SimBatch { spec, programs: vec![program("integer")?] }];
     let mut server = SimServer::new(&scene).ok()?;

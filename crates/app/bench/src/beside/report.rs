@@ -252,7 +252,7 @@ mod tests {
         let report = BesideReport {
             schema: BESIDE_SCHEMA.into(),
             processor: "cpu".into(),
-            preset: "vm2".into(),
+            preset: "vm2-xeon".into(),
             l2_bytes: 1,
             llc_bytes: 2,
             rounds: 4,

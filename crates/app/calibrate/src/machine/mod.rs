@@ -1,7 +1,7 @@
 //! A machine of two CPUs by its own word: pointer chases and streams, measured on it and simulated.
 //!
-//! `quell simulate --measure-machine FILE` writes what was measured. The 2-vCPU preset is fitted on
-//! one such file; services are not in it, so what the preset says of them is a prediction.
+//! `quell simulate --measure-machine FILE` writes what was measured. The preset `vm2-xeon` is fitted
+//! on one such file; services are not in it, so what the preset says of them is a prediction.
 
 mod twin;
 
@@ -9,7 +9,7 @@ pub use twin::{Twin, pair_rate};
 
 use crate::fit::{Fit, OpenCell};
 use crate::guess::{ParameterSpec, free_parameter};
-use quell_sim::calibrated::{MachineNumbers, VM2};
+use quell_sim::calibrated::{MachineNumbers, VM2_XEON};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -120,12 +120,12 @@ impl MachineFigure {
 /// All that is free of the machine and of the kernels that press on it.
 fn parameters() -> Vec<ParameterSpec> {
     vec![
-        free_parameter("last-level cache of the two CPUs", "MiB", 32.0, 2.0, 480.0),
+        free_parameter("last-level cache of a CPU", "MiB", 8.0, 0.5, 480.0),
         free_parameter("hit in it", "cycles", 40.0, 5.0, 400.0),
         free_parameter("access to idle memory", "ns", 100.0, 40.0, 400.0),
         free_parameter("memory bandwidth", "GB/s", 20.0, 2.0, 400.0),
         free_parameter("chase: access in the core's caches", "cycles", 20.0, 4.0, 100.0),
-        free_parameter("stream: misses that overlap", "", 8.0, 1.0, 100.0),
+        free_parameter("stream: misses that overlap", "", 30.0, 1.0, 1_000.0),
         free_parameter("scatter: misses that overlap", "", 6.0, 1.0, 100.0),
     ]
 }
@@ -144,17 +144,17 @@ fn numbers(values: &[f64]) -> MachineNumbers {
 
 fn shipped() -> Vec<f64> {
     vec![
-        VM2.llc_bytes as f64 / MIB,
-        VM2.hit_cycles,
-        VM2.latency_ns,
-        VM2.bytes_per_s / 1e9,
-        VM2.chase_cycles,
-        VM2.stream_overlap,
-        VM2.scatter_overlap,
+        VM2_XEON.llc_bytes as f64 / MIB,
+        VM2_XEON.hit_cycles,
+        VM2_XEON.latency_ns,
+        VM2_XEON.bytes_per_s / 1e9,
+        VM2_XEON.chase_cycles,
+        VM2_XEON.stream_overlap,
+        VM2_XEON.scatter_overlap,
     ]
 }
 
-/// The 2-vCPU preset on what was measured.
+/// The preset `vm2-xeon` on what was measured.
 pub(crate) fn fit() -> Fit {
     let measured: MachineCells = serde_json::from_str(MEASURED)
         .unwrap_or_else(|error| unreachable!("what is checked in reads well: {error}"));
@@ -166,11 +166,12 @@ pub(crate) fn fit() -> Fit {
         measured.cells.iter().map(one).collect()
     };
     Fit {
-        name: "the 2-vCPU preset on its machine's chases and streams",
+        name: "the preset vm2-xeon on its machine's chases and streams",
         parameters: parameters(),
         shipped: shipped(),
         cells,
         simulate: Box::new(simulate),
+        pairs: true,
     }
 }
 
@@ -183,12 +184,12 @@ mod tests {
         let fit = fit();
         assert_eq!(fit.parameters.len(), fit.shipped.len());
         assert!(3 * fit.parameters.len() <= fit.cells.len(), "{}", fit.cells.len());
-        assert_eq!(numbers(&shipped()), VM2);
+        assert_eq!(numbers(&shipped()), VM2_XEON);
     }
 
     #[test]
     fn a_larger_chase_is_slower_and_a_stream_beside_makes_it_slower_still() {
-        let twin = Twin::new(VM2, 2.0 * MIB, 480.0 * MIB);
+        let twin = Twin::new(VM2_XEON, 2.0 * MIB, 480.0 * MIB);
         let chase = |mib: f64, beside| {
             let (figure, size_bytes) = (MachineFigure::ChaseNs, Some((mib * MIB) as u64));
             twin.cell(&MachineCell { figure, beside, size_bytes, low: 0.0, median: 0.0, high: 0.0 })

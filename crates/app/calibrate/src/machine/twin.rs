@@ -22,12 +22,12 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// The 2-vCPU preset with these numbers; private caches and the size over which is scattered
+    /// The preset `vm2-xeon` with these numbers; private caches and the size over which is scattered
     /// are those that were measured with, in bytes.
     #[must_use]
     pub fn new(numbers: MachineNumbers, l2_bytes: f64, scatter_bytes: f64) -> Self {
-        let vm2 = preset("vm2").unwrap_or_else(|| unreachable!("a preset of ours"));
-        Self { machine: numbers.on(vm2), numbers, l2_bytes, scatter_bytes }
+        let base = preset("vm2-xeon").unwrap_or_else(|| unreachable!("a preset of ours"));
+        Self { machine: numbers.on(base), numbers, l2_bytes, scatter_bytes }
     }
 
     /// The machine.

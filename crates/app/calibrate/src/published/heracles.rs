@@ -108,6 +108,7 @@ pub(crate) fn heracles(service: usize) -> Fit {
             let numbers = numbers_of(name, values);
             simulate(&numbers, rows, percentile)
         }),
+        pairs: false,
     }
 }
 

@@ -73,6 +73,7 @@ pub(crate) fn states() -> Fit {
         ],
         cells,
         simulate: Box::new(simulate),
+        pairs: true,
     }
 }
 

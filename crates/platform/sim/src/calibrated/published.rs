@@ -27,11 +27,11 @@ pub struct McfNumbers {
 
 /// mcf as fitted on B-E2.
 pub const MCF: McfNumbers = McfNumbers {
-    apki: 58.0,
-    hot_bytes: 5_242_880.0,
-    least_frac: 0.005,
-    bytes_per_s: 8e9,
-    pressure_overlap: 6.0,
+    apki: 5.0,
+    hot_bytes: 5_809_111.0,
+    least_frac: 0.001_027_857,
+    bytes_per_s: 1.774_607e9,
+    pressure_overlap: 39.8617,
 };
 
 impl McfNumbers {

@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 pub(super) struct RealRun {
     /// Measures pointer chases and streams of this machine, alone and beside each other, and writes
-    /// them as JSON; takes less than a minute. A 2-CPU preset can be fitted on such a file.
+    /// them as JSON; takes less than a minute. The preset vm2-xeon was fitted on
+    /// such a file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "report"])]
     measure_machine: Option<PathBuf>,
-    /// Does on this machine and in the 2-CPU preset the same: pressure on caches and memory, steps
+    /// Does on this machine and in the preset vm2-xeon the same: pressure on caches and memory, steps
     /// of cpu.max, ceilings of HTB; prints real, simulated, difference. Needs root.
     #[arg(long, conflicts_with_all = ["policy", "report", "measure_machine"])]
     beside_real: bool,
-    /// Plays anew in the 2-CPU preset what --beside-real measured before and wrote to a file.
+    /// Plays anew in the preset vm2-xeon what --beside-real measured before and wrote to a file.
     #[arg(long, value_name = "FILE",
           conflicts_with_all = ["policy", "report", "measure_machine", "beside_real"])]
     beside_again: Option<PathBuf>,
