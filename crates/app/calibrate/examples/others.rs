@@ -1,5 +1,5 @@
 //! Refits other sources' cells from scratch and prints tables: those of iBench, of Virtual
-//! Platforms, of Heracles, and those measured on the 2-vCPU machine.
+//! Platforms, and those measured on the 2-vCPU machine.
 //!
 //! `cargo run --example others -p quell-calibrate [PASSES [LEFT_OUT_PASSES [PART_OF_A_NAME]]]`
 

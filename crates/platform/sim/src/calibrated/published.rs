@@ -1,5 +1,4 @@
-//! Programs of other sources: iBench's mcf and memcached (B-E2), those of Virtual Platforms (V-E3),
-//! the services of Heracles (H-6).
+//! Programs of other sources: iBench's mcf and memcached (B-E2), those of Virtual Platforms (V-E3).
 
 use crate::workload::{MissCurve, Phase, Program, of};
 
@@ -101,74 +100,3 @@ pub const STATES: StateNumbers = StateNumbers {
     voldemort_apki: 40.0,
     voldemort_hot_bytes: 31_457_280.0,
 };
-
-/// A service of Heracles (H-4), on the cores of its host.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HeraclesNumbers {
-    /// Its name.
-    pub name: &'static str,
-    /// Mean work of a request in instructions.
-    pub instructions: f64,
-    /// Coefficient of variation of that work.
-    pub variation: f64,
-    /// Utilisation of the cores that it has, 0..1.
-    pub utilisation: f64,
-    /// Bytes that it likes to find in the last-level cache.
-    pub hot_bytes: f64,
-    /// Misses for 1000 instructions when nothing of that is there.
-    pub most_mpki: f64,
-    /// Speed beside a busy sibling as a share of that alone.
-    pub smt_speed: f64,
-}
-
-/// websearch, ml_cluster and memkeyval, fitted on what H-6 says of them.
-pub const HERACLES: [HeraclesNumbers; 3] = [
-    HeraclesNumbers {
-        name: "websearch",
-        instructions: 12e6,
-        variation: 0.5,
-        utilisation: 0.6,
-        hot_bytes: 15_728_640.0,
-        most_mpki: 10.0,
-        smt_speed: 0.9,
-    },
-    HeraclesNumbers {
-        name: "ml_cluster",
-        instructions: 12e6,
-        variation: 0.5,
-        utilisation: 0.6,
-        hot_bytes: 15_728_640.0,
-        most_mpki: 10.0,
-        smt_speed: 0.9,
-    },
-    HeraclesNumbers {
-        name: "memkeyval",
-        instructions: 0.3e6,
-        variation: 0.5,
-        utilisation: 0.6,
-        hot_bytes: 15_728_640.0,
-        most_mpki: 10.0,
-        smt_speed: 0.9,
-    },
-];
-
-/// Misses of services that overlap, and cycles of their instructions, assumed.
-const SERVICE_OVERLAP: f64 = 2.0;
-const SERVICE_CPI: f64 = 0.8;
-
-impl HeraclesNumbers {
-    /// The program of its workers.
-    #[must_use]
-    pub fn program(&self) -> Program {
-        let phase = Phase {
-            base_cpi: SERVICE_CPI,
-            llc_apki: self.most_mpki,
-            llc_misses: MissCurve::linear(self.hot_bytes, self.most_mpki, 0.0),
-            working_set_bytes: 1.2 * self.hot_bytes,
-            overlap: SERVICE_OVERLAP,
-            smt_speed: Some(self.smt_speed),
-            ..Phase::default()
-        };
-        of(self.name, self.hot_bytes, phase)
-    }
-}
