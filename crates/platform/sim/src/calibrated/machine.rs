@@ -25,13 +25,13 @@ pub struct MachineNumbers {
 
 /// The preset `vm2-xeon`, fitted on `docs/experiments/machine-vm2.json`.
 pub const VM2_XEON: MachineNumbers = MachineNumbers {
-    llc_bytes: 3 << 20,
-    hit_cycles: 110.0,
-    latency_ns: 180.0,
-    bytes_per_s: 70e9,
-    chase_cycles: 20.0,
-    stream_overlap: 80.0,
-    scatter_overlap: 10.0,
+    llc_bytes: 3_426_867,
+    hit_cycles: 99.6595,
+    latency_ns: 198.285,
+    bytes_per_s: 53.5134e9,
+    chase_cycles: 22.9269,
+    stream_overlap: 313.117,
+    scatter_overlap: 11.8971,
 };
 
 /// Instructions of the chase for an access: random number, bound, load. Only its product with the

@@ -78,7 +78,7 @@ pub struct MemcachedNumbers {
 
 /// memcached as fitted on B-E2.
 pub const MEMCACHED: MemcachedNumbers =
-    MemcachedNumbers { instructions: 60e3, variation: 0.5, response_bytes: 1_500.0 };
+    MemcachedNumbers { instructions: 196_868.8, variation: 2.5424, response_bytes: 887.574 };
 
 /// Programs whose states are published (V-7, V-E3).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,8 +95,8 @@ pub struct StateNumbers {
 
 /// Fitted on V-5 and V-E3.
 pub const STATES: StateNumbers = StateNumbers {
-    mcf_apki: 30.0,
+    mcf_apki: 50.7,
     mcf_hot_bytes: 10_485_760.0,
-    voldemort_apki: 40.0,
+    voldemort_apki: 67.6,
     voldemort_hot_bytes: 31_457_280.0,
 };
