@@ -1,5 +1,6 @@
 //! The main job, measured end to end: `quell demo` and `quell bench guard`; and whether the right
-//! polluter is named: `quell trial polluter`.
+//! polluter is named: `quell trial polluter`; and the machine beside its simulated twin
+//! (`quell simulate --beside-real`).
 //!
 //! A service under open-loop load and batch polluters from the queue share one machine. For each
 //! load the service runs alone and beside the batch under each control law, interleaved; each law
@@ -14,6 +15,7 @@
 //! `quell restore` ([`clean_up`]).
 
 mod batch;
+mod beside;
 mod cell;
 mod cost;
 mod crowd;
@@ -23,6 +25,7 @@ mod groups;
 mod guard;
 mod law;
 mod leftovers;
+mod machine;
 mod memory;
 mod neighbour;
 mod network;
@@ -39,8 +42,13 @@ mod trial;
 mod ui;
 
 pub use batch::{Mix, Polluter};
+pub use beside::{
+    BESIDE_SCHEMA, BesideOptions, BesideReport, BesideRow, Part, SearchAlone, beside_again,
+    beside_real,
+};
 pub use law::Contender;
 pub use leftovers::{DeadRun, clean_up};
+pub use machine::measure_machine;
 pub use options::{GuardOptions, Size};
 pub use report::{
     AgentCost, BatchAlone, Candidate, DEMO_SCHEMA, DemoReport, Machine, NetworkRun, Round, Run,

@@ -221,6 +221,7 @@ pub struct AgentCost {
 #[must_use]
 pub fn schemas() -> Vec<(&'static str, Value)> {
     vec![
+        ("quell.beside-1", schema_for!(crate::BesideReport).to_value()),
         ("quell.demo-1", schema_for!(DemoReport).to_value()),
         ("quell.signal-1", schema_for!(crate::SignalReport).to_value()),
         ("quell.trial-1", schema_for!(crate::TrialReport).to_value()),

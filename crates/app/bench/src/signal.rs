@@ -30,7 +30,8 @@ use quell_cgroup::{CpuUsage, GroupKnob as _, IdleKnob};
 use quell_service::{Bench, Controls, Profile, RunReport, ServiceSpec, WindowRule};
 use quell_topology::Machine;
 use quell_types::Setting;
-use source::{Source, Worker};
+use source::Source;
+pub(crate) use source::Worker;
 use std::path::PathBuf;
 use std::time::Duration;
 

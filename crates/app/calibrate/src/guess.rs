@@ -21,8 +21,8 @@ pub struct ParameterSpec {
     pub most: f64,
     /// Whether it is a whole number.
     pub whole: bool,
-    /// Which service's cells it is fitted on.
-    pub(crate) service: Service,
+    /// Which service's cells it is fitted on; none in fits that have one set of cells.
+    pub(crate) service: Option<Service>,
 }
 
 const fn real(
@@ -33,11 +33,22 @@ const fn real(
     least: f64,
     most: f64,
 ) -> ParameterSpec {
-    ParameterSpec { name, unit, begin, least, most, whole: false, service }
+    ParameterSpec { name, unit, begin, least, most, whole: false, service: Some(service) }
 }
 
 const fn whole(service: Service, name: &'static str, begin: f64, most: f64) -> ParameterSpec {
-    ParameterSpec { name, unit: "", begin, least: 1.0, most, whole: true, service }
+    ParameterSpec { name, unit: "", begin, least: 1.0, most, whole: true, service: Some(service) }
+}
+
+/// A parameter of a fit that has one set of cells.
+pub(crate) const fn free_parameter(
+    name: &'static str,
+    unit: &'static str,
+    begin: f64,
+    least: f64,
+    most: f64,
+) -> ParameterSpec {
+    ParameterSpec { name, unit, begin, least, most, whole: false, service: None }
 }
 
 const X: Service = Service::Xapian;
@@ -73,6 +84,17 @@ impl Guess {
     #[must_use]
     pub fn begin() -> Self {
         Self(PARAMETERS.map(|p| p.begin))
+    }
+
+    /// The parameters that are fitted on one service's cells, by their place.
+    pub(crate) fn free(service: Service) -> Vec<usize> {
+        let of_service = |i: &usize| PARAMETERS[*i].service == Some(service);
+        (0..PARAMETERS.len()).filter(of_service).collect()
+    }
+
+    /// From as many values as there are [`PARAMETERS`].
+    pub(crate) fn of(values: &[f64]) -> Self {
+        Self(std::array::from_fn(|i| values[i]))
     }
 
     /// Numbers of greedy flows.

@@ -15,22 +15,33 @@
 //! above 200 %). A search along parameters and pairs of them, with shrinking steps, minimises it, one service
 //! after the other, from begins that are written in [`Guess`]; everything is seeded and repeats to the bit.
 //! A row is left out and the others are fitted again, to see how the row is then predicted.
+//!
+//! Other sources' cells have fits of their own ([`fit`]), searched for in the same way: what iBench
+//! saw of mcf and memcached, the intensity classes of Virtual Platforms, and one 2-vCPU machine's own pointer chases and streams ([`machine`]).
 
 mod bench;
 mod cells;
+mod fit;
 mod guess;
+mod machine;
 mod predictions;
+mod published;
 mod report;
 mod search;
 
 pub use cells::Cell;
+pub use fit::{FitCell, FitReport, LeftOutRow};
 pub use guess::{Guess, PARAMETERS, ParameterSpec};
+pub use machine::{
+    MACHINE_SCHEMA, MachineCell, MachineCells, MachineFigure, Neighbour, Twin, pair_rate,
+};
 pub use predictions::Prediction;
 pub use report::{CellReport, LeftOut, ParameterReport, Report};
 
 use bench::Bench;
 use cells::{Service, cells};
-use search::{Search, minimise};
+use fit::Fit;
+use search::{Problem, Search, mean_square, minimise};
 
 /// How long to search.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,11 +54,19 @@ pub struct Effort {
     pub passes: u32,
     /// Passes after a row was left out; 0 = rows are not left out.
     pub left_out_passes: u32,
+    /// Whether the other sources' cells are fitted on too.
+    pub others: bool,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { search_requests: 4_000, final_requests: 20_000, passes: 4, left_out_passes: 1 }
+        Self {
+            search_requests: 4_000,
+            final_requests: 20_000,
+            passes: 4,
+            left_out_passes: 1,
+            others: true,
+        }
     }
 }
 
@@ -57,23 +76,76 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Report {
     let mut bench = Bench::new(effort.search_requests);
     let mut guess = Guess::begin();
     for service in [Service::Xapian, Service::Silo] {
-        let fitted = cells(service);
         let search = Search { passes: effort.passes, step: 0.15, pairs: true };
-        minimise(&mut bench, &mut guess, service, &fitted, search, progress);
+        guess = fitted(&mut bench, &guess, (service, &cells(service)), search, progress);
     }
     let left_out = leave_out(&mut bench, &guess, effort.left_out_passes, progress);
-    report(&guess, effort.final_requests, left_out)
+    let fits = if effort.others { calibrate_others(effort, "", progress) } else { Vec::new() };
+    tables(&guess, effort.final_requests, left_out, fits)
 }
 
-/// The report on a guess as it stands, without any search.
+/// The fits of other sources, in the order of the report.
+fn fits() -> Vec<Fit> {
+    vec![published::mcf(), published::memcached(), published::states(), machine::fit()]
+}
+
+/// The fits on other sources' cells whose names contain `name`, from their begins.
+#[must_use]
+pub fn calibrate_others(
+    effort: Effort,
+    name: &str,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<FitReport> {
+    let named = fits().into_iter().filter(|fit| fit.name.contains(name));
+    named.map(|fit| refit(&fit, effort, progress)).collect()
+}
+
+fn refit(fit: &Fit, effort: Effort, progress: &mut dyn FnMut(&str)) -> FitReport {
+    let search = Search { passes: effort.passes, step: 0.3, pairs: fit.pairs };
+    let values = fit.search(fit.begin(), search, None, progress);
+    let left_out = fit.leave_out(&values, effort.left_out_passes, progress);
+    fit.report(&values, left_out)
+}
+
+/// The report on a guess as it stands, and on the other fits as they are shipped, without any
+/// search.
 #[must_use]
 pub fn report(guess: &Guess, requests: u32, left_out: Vec<LeftOut>) -> Report {
+    let fits = fits().iter().map(|fit| fit.report(&fit.shipped, Vec::new())).collect();
+    tables(guess, requests, left_out, fits)
+}
+
+fn tables(guess: &Guess, requests: u32, left_out: Vec<LeftOut>, fits: Vec<FitReport>) -> Report {
     let mut bench = Bench::new(requests);
     let all = [Service::Xapian, Service::Silo].into_iter().flat_map(cells);
     let cells: Vec<CellReport> =
         all.map(|cell| CellReport::of(&cell, bench.simulate(guess, &cell))).collect();
     let predictions = predictions::predictions(guess, requests);
-    Report::new(guess, cells, left_out, predictions)
+    Report::new(guess, cells, left_out, predictions, fits)
+}
+
+/// A service's parameters fitted on these cells.
+fn fitted(
+    bench: &mut Bench,
+    guess: &Guess,
+    (service, cells): (Service, &[Cell]),
+    search: Search,
+    progress: &mut dyn FnMut(&str),
+) -> Guess {
+    let mut objective = |values: &[f64]| {
+        let guess = Guess::of(values);
+        mean_square(cells.iter().map(|c| c.error(bench.simulate(&guess, c)) / c.tolerance()))
+    };
+    let name = format!("{service:?}");
+    let mut problem = Problem {
+        name: &name,
+        parameters: &PARAMETERS,
+        free: Guess::free(service),
+        objective: &mut objective,
+    };
+    let mut values = guess.0.to_vec();
+    minimise(&mut problem, &mut values, search, progress);
+    Guess::of(&values)
 }
 
 /// Fits again without each row, from what all rows gave, and predicts it.
@@ -94,9 +166,8 @@ fn leave_out(
         for row in rows {
             let (held, kept): (Vec<Cell>, Vec<Cell>) =
                 cells.iter().copied().partition(|cell| cell.row == row);
-            let mut without = guess.clone();
             let search = Search { passes, step: 0.1, pairs: false };
-            minimise(bench, &mut without, service, &kept, search, &mut |_| {});
+            let without = fitted(bench, guess, (service, &kept), search, &mut |_| {});
             let predicted = held.iter().map(|c| CellReport::of(c, bench.simulate(&without, c)));
             let left = LeftOut { row: row.into(), cells: predicted.collect() };
             progress(&format!("without {row}: worst error {:.0}", left.worst()));

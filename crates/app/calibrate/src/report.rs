@@ -1,6 +1,7 @@
 //! What came of it, for people and machines.
 
 use crate::cells::Cell;
+use crate::fit::FitReport;
 use crate::guess::{Guess, PARAMETERS};
 use crate::predictions::Prediction;
 use schemars::JsonSchema;
@@ -66,6 +67,20 @@ pub struct Report {
     pub left_out: Vec<LeftOut>,
     /// Public statements that were not fitted on.
     pub predictions: Vec<Prediction>,
+    /// Fits on other sources' cells, each with parameters of its own.
+    pub fits: Vec<FitReport>,
+}
+
+impl ParameterReport {
+    pub(crate) const HEAD: &str = "| parameter | unit | begin | fitted |\n|---|---|---|---|\n";
+
+    pub(crate) fn of(spec: &crate::ParameterSpec, fitted: f64) -> Self {
+        Self { name: spec.name.into(), unit: spec.unit.into(), begin: spec.begin, fitted }
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        format!("| {} | {} | {} | {:.4} |\n", self.name, self.unit, self.begin, self.fitted)
+    }
 }
 
 impl CellReport {
@@ -99,13 +114,10 @@ impl Report {
         cells: Vec<CellReport>,
         left_out: Vec<LeftOut>,
         predictions: Vec<Prediction>,
+        fits: Vec<FitReport>,
     ) -> Self {
-        let parameter = |(spec, fitted): (&crate::ParameterSpec, &f64)| ParameterReport {
-            name: spec.name.into(),
-            unit: spec.unit.into(),
-            begin: spec.begin,
-            fitted: *fitted,
-        };
+        let parameter =
+            |(spec, fitted): (&crate::ParameterSpec, &f64)| ParameterReport::of(spec, *fitted);
         let off = |c: &CellReport| c.error.map_or(5.0, |e| e / c.tolerance);
         let square: f64 = cells.iter().map(|c| off(c) * off(c)).sum();
         Self {
@@ -116,16 +128,15 @@ impl Report {
             cells,
             left_out,
             predictions,
+            fits,
         }
     }
 
     /// As a table in Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
-        let mut text = String::from("| parameter | unit | begin | fitted |\n|---|---|---|---|\n");
-        for p in &self.parameters {
-            text += &format!("| {} | {} | {} | {:.4} |\n", p.name, p.unit, p.begin, p.fitted);
-        }
+        let mut text = String::from(ParameterReport::HEAD);
+        self.parameters.iter().for_each(|p| text += &p.markdown());
         text += "\n| table | row | load % | published | simulated | error | within |\n";
         text += "|---|---|---|---|---|---|---|\n";
         self.cells.iter().for_each(|cell| text += &cell.markdown());
@@ -145,6 +156,7 @@ impl Report {
             text +=
                 &format!("| {source} | {what} | {}{most} | {simulated} | {held} |\n", p.at_least);
         }
+        self.fits.iter().for_each(|fit| text += &fit.markdown());
         text
     }
 }

@@ -1,6 +1,9 @@
 //! The numbers with which the simulator comes are those of the calibration.
 
-use quell_calibrate::{Effort, Guess, calibrate, report};
+use quell_calibrate::{Effort, Guess, calibrate, calibrate_others, report};
+
+/// Cells of other sources that are outside their tolerance.
+const MISSED: &[(&str, usize)] = &[("mcf", 1), ("memcached", 15), ("states", 0), ("vm2-xeon", 5)];
 
 #[test]
 fn shipped_numbers_keep_the_cells_that_the_document_says() {
@@ -12,12 +15,24 @@ fn shipped_numbers_keep_the_cells_that_the_document_says() {
         .map(|c| format!("{} {} at {} %: {:?}", c.table, c.row, c.load_percent, c.simulated))
         .collect();
     assert!(missed.len() <= 4, "{missed:#?}");
+    let missed = |name: &str| {
+        let fit = report.fits.iter().find(|fit| fit.name.contains(name)).unwrap();
+        fit.cells.len() - fit.cells_held
+    };
+    // As many as the document says, fit by fit.
+    let found: Vec<_> = MISSED.iter().map(|(name, said)| (name, missed(name), *said)).collect();
+    assert!(found.iter().all(|(_, now, said)| now <= said), "{found:?}");
 }
 
 #[test]
 fn a_search_repeats_to_the_bit_and_never_makes_things_worse() {
-    let effort =
-        Effort { search_requests: 300, final_requests: 300, passes: 1, left_out_passes: 0 };
+    let effort = Effort {
+        search_requests: 300,
+        final_requests: 300,
+        passes: 1,
+        left_out_passes: 0,
+        others: false,
+    };
     let begin = report(&Guess::begin(), 300, Vec::new());
     let (first, again) = (calibrate(effort, &mut |_| {}), calibrate(effort, &mut |_| {}));
     assert_eq!(first, again);
@@ -28,4 +43,16 @@ fn a_search_repeats_to_the_bit_and_never_makes_things_worse() {
         r.cells.iter().map(capped).sum::<f64>()
     };
     assert!(off(&first) <= off(&begin), "{} against {}", off(&first), off(&begin));
+}
+
+#[test]
+fn a_fit_on_another_sources_cells_repeats_to_the_bit_and_comes_from_its_begins() {
+    let effort = Effort { passes: 1, left_out_passes: 0, ..Effort::default() };
+    let fit = || calibrate_others(effort, "mcf", &mut |_| {}).remove(0);
+    let (first, again) = (fit(), fit());
+    assert_eq!(first, again);
+    assert!(first.parameters.iter().any(|p| p.fitted != p.begin));
+    let shipped = report(&Guess::shipped(), 300, Vec::new());
+    let shipped = shipped.fits.iter().find(|fit| fit.name.contains("mcf")).unwrap();
+    assert!(shipped.rms_error_of_tolerance <= first.rms_error_of_tolerance);
 }

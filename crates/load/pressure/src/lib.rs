@@ -19,6 +19,7 @@
 //! its own deadline and needs nobody to stop it.
 
 mod affinity;
+mod chase;
 mod child;
 mod dial;
 mod duty;
@@ -44,6 +45,7 @@ mod tlb;
 mod worker;
 
 pub use affinity::{allowed as allowed_cpus, bind_all};
+pub use chase::Chase;
 pub use child::{Bound, Ended, spawn_bound};
 pub use duty::{Duty, Step};
 pub use error::PressureError;

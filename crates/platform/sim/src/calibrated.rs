@@ -1,5 +1,11 @@
-//! Numbers that were fitted to published cells by `quell-calibrate`; cells and errors are in
-//! `docs/experiments/simulator.md`.
+//! Numbers that were fitted by `quell-calibrate`, to published cells and to one machine's own
+//! measurements; cells and errors are in `docs/experiments/simulator.md`.
+
+mod machine;
+mod published;
+
+pub use machine::{ACCESSES_PER_KI, CHASE_INSTRUCTIONS, MachineNumbers, VM2_XEON};
+pub use published::{MCF, MEMCACHED, McfNumbers, MemcachedNumbers, STATES, StateNumbers};
 
 use crate::workload::{MissCurve, Phase, Program};
 

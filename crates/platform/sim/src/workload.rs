@@ -3,7 +3,9 @@
 mod library;
 mod pressure;
 
+pub(crate) use library::of;
 pub use library::{PROGRAMS, program};
+pub(crate) use pressure::in_turn;
 
 use thiserror::Error;
 

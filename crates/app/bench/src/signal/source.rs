@@ -19,13 +19,13 @@ pub(super) const ARMED: Duration = Duration::from_secs(3);
 
 /// A process in a group. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     child: Child,
 }
 
 impl Worker {
     /// Starts `quell pressure WORDS…` in the group with these doors.
-    pub(super) fn start(program: &Path, doors: &[PathBuf], words: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) fn start(program: &Path, doors: &[PathBuf], words: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", ENTER, "quell-signal"]).args(doors).arg("--").arg(program);
         command.arg("pressure").args(words);

@@ -36,6 +36,7 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("quell.tune", schema_for!(quell_profiler::Tuning)),
         ("quell.faults", schema_for!(quell_faults::FaultReport)),
         ("quell.calibration", schema_for!(quell_calibrate::Report)),
+        ("quell.machine", schema_for!(quell_calibrate::MachineCells)),
         ("quell.status", schema_for!(quell_agent::Status)),
         ("quell.who", schema_for!(quell_agent::WhoReport)),
     ];

@@ -2,6 +2,7 @@
 
 mod faults;
 mod lc_be;
+mod real;
 
 use super::files;
 use anyhow::{Context, bail};
@@ -35,6 +36,8 @@ Examples:
   quell simulate --speed --json speed.json
   quell simulate --faults --hours 10 --json faults.json
   quell simulate --calibrate --json calibration.json
+  quell simulate --measure-machine machine.json
+  quell simulate --beside-real --json beside.json
   quell simulate lc-be --service xapian --machine e5-2683v4 --cores 8 \\
       --batch stream-llc --load 0.1..1.0 --policy thesis --json rows.json
 
@@ -45,7 +48,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
     /// An experiment of the library by its id, or a file.
-    #[arg(value_name = "SCENARIO", conflicts_with_all = ["all", "list", "speed", "faults", "calibrate"])]
+    #[arg(value_name = "SCENARIO", conflicts_with_all = ["all", "list", "speed", "faults", "calibrate", "measure_machine", "beside_real", "beside_again"])]
     scenarios: Vec<String>,
     /// Lists the library.
     #[arg(long)]
@@ -60,6 +63,8 @@ pub(crate) struct Args {
     /// every parameter and cell. The figures that Quell carries stay as they are.
     #[arg(long)]
     calibrate: bool,
+    #[command(flatten)]
+    real: real::RealRun,
     #[command(flatten)]
     faults: faults::FaultRun,
     #[command(flatten)]
@@ -102,6 +107,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None if args.speed => return speed(&args.how),
         None if args.faults.faults => return faults::run(&args.faults, &args.how),
         None if args.calibrate => return calibrate(&args.how),
+        None if args.real.is_asked_for() => return real::run(&args.real, &args.how),
         None => {}
     }
     let scenarios = match args.all {

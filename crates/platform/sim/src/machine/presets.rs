@@ -3,6 +3,7 @@
 use super::{
     Allocation, Clock, Distances, LastLevelCache, Machine, Memory, Power, Steal, Throttle,
 };
+use crate::calibrated::VM2_XEON;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -15,6 +16,7 @@ type Named = (&'static str, fn() -> Machine);
 /// All presets by name.
 pub const PRESETS: &[Named] = &[
     ("vm2", vm2),
+    ("vm2-xeon", vm2_xeon),
     ("e5-2683v4", e5_2683v4),
     ("haswell2", haswell2),
     ("platinum-8163", platinum_8163),
@@ -113,6 +115,20 @@ fn vm2() -> Machine {
         hypervisor: Some("kvm".into()),
         ..machine
     }
+}
+
+/// One such machine as it was measured: what its host's other guests leave each of its CPUs of the
+/// last-level cache the other one cannot take, so each has a cache of its own.
+fn vm2_xeon() -> Machine {
+    let machine = vm2();
+    VM2_XEON.on(Machine {
+        name: "vm2-xeon".into(),
+        domains_per_node: 2,
+        cores_per_domain: 1,
+        cache: LastLevelCache { l2_bytes: 2 * MIB, l1_bytes: 48 * KIB, ..machine.cache },
+        memory: Memory { bytes: 24 * GIB, ..machine.memory },
+        ..machine
+    })
 }
 
 /// The thesis' second host (T-24).

@@ -31,7 +31,8 @@ pub fn program(name: &str) -> Option<Program> {
     PROGRAMS.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }
 
-pub(super) fn of(name: &str, memory_bytes: f64, phase: Phase) -> Program {
+/// A program of one thread and one phase.
+pub(crate) fn of(name: &str, memory_bytes: f64, phase: Phase) -> Program {
     Program {
         name: name.into(),
         phases: vec![phase],

@@ -32,7 +32,7 @@ impl Program {
 }
 
 /// Work for a share of each slice, spinning for the rest.
-fn in_turn(work: Phase, share: f64) -> Vec<Phase> {
+pub(crate) fn in_turn(work: Phase, share: f64) -> Vec<Phase> {
     let lasting = |phase: Phase, s: f64| Phase { least_s: s, most_s: s, ..phase };
     let spin = Phase { base_cpi: 0.5, ..Phase::default() };
     match share {

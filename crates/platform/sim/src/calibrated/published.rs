@@ -1,0 +1,102 @@
+//! Programs of other sources: iBench's mcf and memcached (B-E2), those of Virtual Platforms (V-E3).
+
+use crate::workload::{MissCurve, Phase, Program, of};
+
+/// Misses of mcf that overlap, assumed: only its product with the accesses counts.
+const MCF_OVERLAP: f64 = 2.0;
+const MCF_CPI: f64 = 0.9;
+/// Cycles and accesses of the kernel that presses, assumed as for sweeps.
+const PRESSURE_CPI: f64 = 0.6;
+const PRESSURE_APKI: f64 = 120.0;
+
+/// mcf beside pressure on its last-level cache, on a machine whose memory nobody describes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct McfNumbers {
+    /// Accesses to the last-level cache for 1000 instructions.
+    pub apki: f64,
+    /// Bytes that it likes to find there.
+    pub hot_bytes: f64,
+    /// Of its accesses, those that miss when all of that is there.
+    pub least_frac: f64,
+    /// Bytes/s of the machine's memory.
+    pub bytes_per_s: f64,
+    /// Misses of the kernel that presses that overlap.
+    pub pressure_overlap: f64,
+}
+
+/// mcf as fitted on B-E2.
+pub const MCF: McfNumbers = McfNumbers {
+    apki: 5.0,
+    hot_bytes: 5_809_111.0,
+    least_frac: 0.001_027_857,
+    bytes_per_s: 1.774_607e9,
+    pressure_overlap: 39.8617,
+};
+
+impl McfNumbers {
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> Program {
+        let least = self.least_frac * self.apki;
+        let phase = Phase {
+            base_cpi: MCF_CPI,
+            llc_apki: self.apki,
+            llc_misses: MissCurve::linear(self.hot_bytes, self.apki, least),
+            working_set_bytes: self.hot_bytes,
+            overlap: MCF_OVERLAP,
+            ..Phase::default()
+        };
+        of("mcf", self.hot_bytes, phase)
+    }
+
+    /// The kernel that holds so many bytes of the cache by accesses at random.
+    #[must_use]
+    pub fn pressure(&self, bytes: u64) -> Program {
+        let size = bytes as f64;
+        let phase = Phase {
+            base_cpi: PRESSURE_CPI,
+            llc_apki: PRESSURE_APKI,
+            llc_misses: MissCurve::linear(size, PRESSURE_APKI, 0.0),
+            working_set_bytes: size,
+            overlap: self.pressure_overlap.max(1.0),
+            ..Phase::default()
+        };
+        of("pressure", size, phase)
+    }
+}
+
+/// memcached behind a link that others fill.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemcachedNumbers {
+    /// Mean work of a request in instructions.
+    pub instructions: f64,
+    /// Coefficient of variation of that work.
+    pub variation: f64,
+    /// Bytes of a response.
+    pub response_bytes: f64,
+}
+
+/// memcached as fitted on B-E2.
+pub const MEMCACHED: MemcachedNumbers =
+    MemcachedNumbers { instructions: 196_868.8, variation: 2.5424, response_bytes: 887.574 };
+
+/// Programs whose states are published (V-7, V-E3).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StateNumbers {
+    /// Mcf: accesses to the last-level cache for 1000 instructions.
+    pub mcf_apki: f64,
+    /// Mcf: bytes that it likes to find there.
+    pub mcf_hot_bytes: f64,
+    /// Voldemort: accesses to the last-level cache for 1000 instructions.
+    pub voldemort_apki: f64,
+    /// Voldemort: bytes that it likes to find there.
+    pub voldemort_hot_bytes: f64,
+}
+
+/// Fitted on V-5 and V-E3.
+pub const STATES: StateNumbers = StateNumbers {
+    mcf_apki: 50.7,
+    mcf_hot_bytes: 10_485_760.0,
+    voldemort_apki: 67.6,
+    voldemort_hot_bytes: 31_457_280.0,
+};
