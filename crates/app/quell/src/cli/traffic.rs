@@ -5,7 +5,9 @@ mod class;
 use super::latency::Loaded;
 use class::Class;
 use quell_counters::{MemoryTraffic, Target};
-use quell_profiler::{BandwidthModel, BandwidthStep, ProfileError, Rig, bandwidth, bandwidth_steps};
+use quell_profiler::{
+    BandwidthModel, BandwidthStep, ProfileError, Rig, bandwidth, bandwidth_steps,
+};
 use quell_types::{CpuSet, Gap, Reading, Topology};
 use std::time::{Duration, Instant};
 
