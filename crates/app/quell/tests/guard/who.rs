@@ -80,7 +80,8 @@ fn without_requests_nothing_is_said_and_ctrl_c_ends_it_well() {
 }
 
 /// A service that is busy and five groups: four that use a CPU for a tenth to a quarter of the time
-/// and sleep for the rest, and one of four threads that never do.
+/// and sleep for the rest, and one of four threads that never do. It weighs eight times as much as
+/// they: with their weight the service stands mostly behind its own client, which is nobody's fault.
 #[test]
 fn who_starves_the_service_of_cpu_is_named_and_nobody_else() {
     let mut ground = Ground::new();
@@ -91,6 +92,8 @@ fn who_starves_the_service_of_cpu_is_named_and_nobody_else() {
         ground.press(name, &["--threads", "1", "--intensity", intensity]);
     }
     ground.make("spin");
+    let shares = ground.file_of(&ground.path("spin"), "cpu.shares");
+    std::fs::write(shares, "8192").unwrap();
     ground.press("spin", &["--threads", "4", "--intensity", "100"]);
     let _requests = Requests::to(port);
     let service = format!("name=web,cgroup={},ports={port}", ground.path("service"));

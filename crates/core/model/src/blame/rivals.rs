@@ -98,6 +98,18 @@ pub fn rivals<'a>(
     if rivals.len() < 2 { Vec::new() } else { rivals }
 }
 
+/// Whether the victim stands behind somebody of whom it is not known yet whether he sleeps, since
+/// he was held too often to tell.
+#[must_use]
+pub fn undecided<'a>(
+    waiting: &Waiting,
+    suspects: impl Iterator<Item = &'a Tenant>,
+    params: &FindingParams,
+) -> bool {
+    let all = stood(waiting, suspects, params);
+    all.iter().any(|stood| stood.crowding.known_windows < params.least_windows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::waiting::{Demand, WaitingParams};
@@ -152,6 +164,21 @@ mod tests {
         waiting.relieve(&asked(&["loop"], 1.0));
         assert_eq!(shown(&waiting, &both), ["loop"]);
         assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
+    }
+
+    #[test]
+    fn who_was_always_held_is_undecided_until_his_demand_was_seen() {
+        let undecided = |waiting: &Waiting| {
+            undecided(waiting, ["loop".into()].iter(), &FindingParams::default())
+        };
+        let mut waiting = watched(&["loop"], 1);
+        let behind = BTreeMap::from([("loop".into(), 0.3)]);
+        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
+        (0..40).for_each(|_| waiting.see(&waits, &BTreeMap::new(), 0.0));
+        assert!(undecided(&waiting) && shown(&waiting, &["loop"]).is_empty());
+        (0..8).for_each(|_| waiting.see(&waits, &asked(&["loop"], 1.0), 0.0));
+        assert!(!undecided(&waiting));
+        assert_eq!(shown(&waiting, &["loop"]), ["loop"]);
     }
 
     #[test]

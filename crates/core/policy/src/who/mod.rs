@@ -49,14 +49,16 @@
 //!
 //! Source.
 
+mod look;
 mod victim;
 
 use crate::law::Policy;
 use crate::parts::HeldTime;
-use quell_model::blame::{Candidate, Demand, Finding, Rival};
+use look::{Look, Relief};
+use quell_model::blame::{Candidate, Finding, Rival};
 use quell_types::{
     BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
-    Time, Wish,
+    Wish,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -121,23 +123,8 @@ pub struct Who {
     held_time: HeldTime,
     playing: Option<Look>,
     next_id: u64,
-}
-
-/// A look that is on its way.
-#[derive(Clone, Debug)]
-struct Look {
-    id: u64,
-    since: Time,
-    groups: Vec<Tenant>,
-    relief: Option<Relief>,
-}
-
-/// Rivals that are not held while others are.
-#[derive(Clone, Debug)]
-struct Relief {
-    watched: Vec<Tenant>,
-    /// What they asked for; none before it was seen.
-    demands: Option<BTreeMap<Tenant, Demand>>,
+    /// Whether nobody was held in the last sample.
+    clean: bool,
 }
 
 impl Who {
@@ -164,6 +151,7 @@ impl Who {
             victims: BTreeMap::new(),
             playing: None,
             next_id: 1,
+            clean: true,
         }
     }
 
@@ -176,6 +164,7 @@ impl Who {
         let cpus = cpus(seen);
         let suspects: Vec<Tenant> = cpus.keys().cloned().collect();
         let held = self.held(seen);
+        self.clean = held.is_empty();
         self.see_relief(seen, &held);
         self.victims.retain(|name, _| seen.services.contains_key(name));
         for (name, service) in &seen.services {
@@ -246,6 +235,10 @@ impl Who {
             let relief = Some(Relief { watched, demands: None });
             let chip_us = RELIEF_CHIP.as_micros() as u64;
             return Some(self.play(seen, ("relieve", &RELIEF), chip_us, groups, relief));
+        }
+        // What a suspect wants shows only in samples in which it was not held.
+        if !self.clean && self.victims.values().any(Victim::is_undecided) {
+            return None;
         }
         let mut order: Vec<(&Tenant, &Victim)> = self.victims.iter().collect();
         order.sort_by_key(|(_, victim)| victim.looks());

@@ -3,7 +3,7 @@
 use quell_model::blame::{
     Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Demand, Evidence, Finding,
     FindingParams, Guilt, GuiltParams, MeasureParams, Measurer, Rival, Signal, VictimSigns,
-    Waiting, WaitingParams, choose, judge, rivals,
+    Waiting, WaitingParams, choose, judge, rivals, undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,6 +130,12 @@ impl Victim {
     pub(super) fn rivals(&self, early: bool) -> Vec<Rival> {
         let suspects = self.work.guilt.suspects().iter();
         rivals(&self.waiting, suspects, early, &FindingParams::default())
+    }
+
+    /// Whether it stands behind somebody of whom samples without a hold have to tell more.
+    pub(super) fn is_undecided(&self) -> bool {
+        let suspects = self.work.guilt.suspects().iter();
+        undecided(&self.waiting, suspects, &FindingParams::default())
     }
 
     /// Learns from a sample in which nothing was played.
