@@ -16,8 +16,8 @@
 //! after the other, from begins that are written in [`Guess`]; everything is seeded and repeats to the bit.
 //! A row is left out and the others are fitted again, to see how the row is then predicted.
 //!
-//! Other sources' cells have fits of their own ([`fit`]), searched for in the same way: what iBench
-//! saw of mcf and memcached, the intensity classes of Virtual Platforms, and one 2-vCPU machine's own pointer chases and streams ([`machine`]).
+//! Other sources' cells have fits of their own (module `fit`), searched for in the same way: what iBench
+//! saw of mcf and memcached, the intensity classes of Virtual Platforms, and one 2-vCPU machine's own pointer chases and streams (module `machine`).
 
 mod bench;
 mod cells;
