@@ -123,6 +123,10 @@ impl Region {
         // SAFETY: the range lies within the mapping. A refusal is no error: smaller pages serve,
         // and the report says which were had.
         unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        // A child would share these pages until it executes its program, and every page be copied
+        // that a kernel writes meanwhile: who only starts programs would seem to hurt it.
+        // SAFETY: as above; no child of ours reads a region.
+        unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_DONTFORK) };
         Ok(Region { base, bytes, map, map_bytes })
     }
 
