@@ -30,6 +30,7 @@ mod memory;
 mod neighbour;
 mod network;
 mod options;
+mod readings;
 mod report;
 mod run;
 mod run_groups;

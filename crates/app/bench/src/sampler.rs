@@ -2,13 +2,12 @@
 
 use crate::batch::{WorkMeter, feed};
 use crate::groups::Groups;
+use crate::readings::Readings;
 use crate::{Polluter, TracePoint};
 use quell_cgroup::{CpuUsage, Group};
 use quell_service::now_ns;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Between two readings.
@@ -28,10 +27,7 @@ pub(crate) struct Reading {
 
 /// A thread that reads until it is finished or dropped.
 #[derive(Debug)]
-pub(crate) struct Sampler {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<Vec<Reading>>>,
-}
+pub(crate) struct Sampler(Readings<Reading>);
 
 struct Source {
     cpu: CpuUsage,
@@ -78,33 +74,13 @@ impl Sampler {
         let named = polluters.iter().filter_map(|&p| Some((p, groups.batch(p)?)));
         let mut batch: Vec<Source> =
             named.map(|(p, group)| Source::new(group, feed(folder, p))).collect();
-        let (stop, stopped) = channel::<()>();
-        let read = move || {
-            let mut readings = vec![read(&mut service, &mut batch)];
-            while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                readings.push(read(&mut service, &mut batch));
-            }
-            readings.push(read(&mut service, &mut batch));
-            readings
-        };
-        let thread = std::thread::Builder::new().name("quell-sampler".into()).spawn(read)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let read = move || read(&mut service, &mut batch);
+        Ok(Self(Readings::start("quell-sampler", PERIOD, read)?))
     }
 
     /// Ends it and gives what it read.
-    pub(crate) fn finish(mut self) -> anyhow::Result<Vec<Reading>> {
-        drop(self.stop.take());
-        let joined = self.thread.take().map(JoinHandle::join);
-        joined.and_then(Result::ok).ok_or_else(|| anyhow::anyhow!("the sampler panicked"))
-    }
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    pub(crate) fn finish(self) -> anyhow::Result<Vec<Reading>> {
+        self.0.finish()
     }
 }
 

@@ -36,7 +36,7 @@ use scores::Measured;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use timeline::{Course, Spans};
-use watch::Watch;
+use watch::watch;
 
 /// Load of the service before it is slowed, as a share of all CPUs.
 const LOAD_FRAC: f64 = 0.3;
@@ -178,7 +178,7 @@ impl Ground<'_> {
             return Ok((trial, None));
         }
         let (begun, start_ns) = (Instant::now(), now_ns());
-        let watch = Watch::start(self.groups)?;
+        let watch = watch(self.groups)?;
         let latencies = Latencies::default();
         let (harm, mut guarding) = match self.under_load(&crowd, drawn, rate, &latencies)? {
             Looked::Discarded(harm, why) => {

@@ -41,8 +41,6 @@ pub(crate) struct Fit {
     pub(crate) shipped: Vec<f64>,
     pub(crate) cells: Vec<OpenCell>,
     pub(crate) simulate: Simulate,
-    /// Whether pairs of parameters are moved too: where a simulation is cheap.
-    pub(crate) pairs: bool,
 }
 
 /// A cell beside the simulated one.

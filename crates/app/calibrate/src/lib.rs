@@ -101,7 +101,7 @@ pub fn calibrate_others(
 }
 
 fn refit(fit: &Fit, effort: Effort, progress: &mut dyn FnMut(&str)) -> FitReport {
-    let search = Search { passes: effort.passes, step: 0.3, pairs: fit.pairs };
+    let search = Search { passes: effort.passes, step: 0.3, pairs: true };
     let values = fit.search(fit.begin(), search, None, progress);
     let left_out = fit.leave_out(&values, effort.left_out_passes, progress);
     fit.report(&values, left_out)

@@ -2,11 +2,10 @@
 //! the law is seen to do, whatever it says of itself.
 
 use super::crowd::TrialGroups;
+use crate::readings::Readings;
 use quell_cgroup::{BandwidthKnob, CpuUsage, Group, GroupKnob as _};
 use quell_service::now_ns;
 use quell_types::Setting;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Between two readings.
@@ -23,13 +22,6 @@ pub(super) struct Moment {
     pub(super) limit_cpus: Vec<Option<f64>>,
 }
 
-/// A thread that reads until it is finished or dropped.
-#[derive(Debug)]
-pub(super) struct Watch {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<Vec<Moment>>>,
-}
-
 /// CPUs that a group may use; none where nothing limits it, or that cannot be read.
 pub(super) fn limit_cpus(group: &Group) -> Option<f64> {
     match BandwidthKnob::new(group).ok()?.read() {
@@ -38,43 +30,15 @@ pub(super) fn limit_cpus(group: &Group) -> Option<f64> {
     }
 }
 
-impl Watch {
-    pub(super) fn start(groups: &TrialGroups) -> anyhow::Result<Self> {
-        let groups = groups.batch().to_vec();
-        let mut usage: Vec<CpuUsage> = groups.iter().map(CpuUsage::new).collect();
-        let mut moment = move || Moment {
-            at_ns: now_ns(),
-            cpu_ns: usage.iter_mut().map(|cpu| cpu.read().unwrap_or(0)).collect(),
-            limit_cpus: groups.iter().map(limit_cpus).collect(),
-        };
-        let (stop, stopped) = channel::<()>();
-        let read = move || {
-            let mut moments = vec![moment()];
-            while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                moments.push(moment());
-            }
-            moments.push(moment());
-            moments
-        };
-        let thread = std::thread::Builder::new().name("quell-watch".into()).spawn(read)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-
-    /// Ends it and gives what it read.
-    pub(super) fn finish(mut self) -> anyhow::Result<Vec<Moment>> {
-        drop(self.stop.take());
-        let joined = self.thread.take().map(JoinHandle::join);
-        joined.and_then(Result::ok).ok_or_else(|| anyhow::anyhow!("the watch panicked"))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+/// Reads the batch groups from now on.
+pub(super) fn watch(groups: &TrialGroups) -> anyhow::Result<Readings<Moment>> {
+    let groups = groups.batch().to_vec();
+    let mut usage: Vec<CpuUsage> = groups.iter().map(CpuUsage::new).collect();
+    Readings::start("quell-watch", PERIOD, move || Moment {
+        at_ns: now_ns(),
+        cpu_ns: usage.iter_mut().map(|cpu| cpu.read().unwrap_or(0)).collect(),
+        limit_cpus: groups.iter().map(limit_cpus).collect(),
+    })
 }
 
 /// Places of the groups that were limited at some time.

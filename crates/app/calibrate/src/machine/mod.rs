@@ -171,7 +171,6 @@ pub(crate) fn fit() -> Fit {
         shipped: shipped(),
         cells,
         simulate: Box::new(simulate),
-        pairs: true,
     }
 }
 

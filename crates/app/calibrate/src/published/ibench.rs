@@ -58,7 +58,6 @@ pub(crate) fn mcf() -> Fit {
         ],
         cells: speed.chain(misses).collect(),
         simulate: Box::new(simulate_mcf),
-        pairs: true,
     }
 }
 
@@ -106,7 +105,6 @@ pub(crate) fn memcached() -> Fit {
         shipped: vec![MEMCACHED.instructions / 1e3, MEMCACHED.variation, MEMCACHED.response_bytes],
         cells: speed.chain(share).collect(),
         simulate: Box::new(simulate_memcached),
-        pairs: true,
     }
 }
 

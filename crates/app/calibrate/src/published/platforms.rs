@@ -73,7 +73,6 @@ pub(crate) fn states() -> Fit {
         ],
         cells,
         simulate: Box::new(simulate),
-        pairs: true,
     }
 }
 
