@@ -43,22 +43,46 @@ static __always_inline __u64 wire_bytes(struct __sk_buff *skb)
 	return skb->len + (__u64)(segments - 1) * segment.payload;
 }
 
-static __always_inline void account(struct __sk_buff *skb, struct config *config)
+/* The same for one packet; none only if it could not be kept. */
+static __always_inline struct group *group_of(struct __sk_buff *skb, __u32 generation)
 {
-	__u64 id = bpf_skb_cgroup_id(skb), *bytes;
+	__u64 id = bpf_skb_cgroup_id(skb);
 	struct group *group = bpf_map_lookup_elem(&group_cache, &id);
 
-	if (!group || group->generation != config->group_generation) {
-		find_group(skb, id, config->group_generation);
-		group = bpf_map_lookup_elem(&group_cache, &id);
+	if (group && group->generation == generation)
+		return group;
+	find_group(skb, id, generation);
+	return bpf_map_lookup_elem(&group_cache, &id);
+}
+
+/* A socket that the meter knows remembers its group, which saves it the way through the cache. */
+static __always_inline void account(struct __sk_buff *skb, struct config *config,
+				    struct connection *connection)
+{
+	__u32 generation = config->group_generation, slot, classid;
+	__u64 *bytes;
+
+	if (connection && connection->group_generation == generation) {
+		slot = connection->group_slot;
+		classid = connection->classid;
+	} else {
+		struct group *group = group_of(skb, generation);
+
 		if (!group)
 			return;
+		slot = group->slot;
+		classid = group->classid;
+		if (connection) {
+			connection->group_slot = slot;
+			connection->classid = classid;
+			connection->group_generation = generation;
+		}
 	}
-	if (group->classid)
-		skb->priority = group->classid;
-	if (group->slot == NO_SLOT || (skb->ifindex == LOOPBACK_IFINDEX && !config->count_loopback))
+	if (classid)
+		skb->priority = classid;
+	if (slot == NO_SLOT || (skb->ifindex == LOOPBACK_IFINDEX && !config->count_loopback))
 		return;
-	bytes = bpf_map_lookup_elem(&group_bytes, &group->slot);
+	bytes = bpf_map_lookup_elem(&group_bytes, &slot);
 	if (bytes)
 		__sync_fetch_and_add(bytes, wire_bytes(skb));
 }

@@ -152,7 +152,9 @@ static __always_inline void payload_out(struct segment *segment, struct connecti
 		service->unasked_out++;
 }
 
-static __always_inline void meter(struct __sk_buff *skb, struct config *config, int in)
+/* The state of the packet's socket, if it carries payload of one that may be a service's. */
+static __always_inline struct connection *meter(struct __sk_buff *skb, struct config *config,
+						int in)
 {
 	struct bpf_sock *sk = skb->sk;
 	struct connection *connection;
@@ -161,28 +163,29 @@ static __always_inline void meter(struct __sk_buff *skb, struct config *config, 
 	int by_port;
 
 	if (!config->services || !sk)
-		return;
+		return 0;
 	by_port = is_service_port(sk->src_port);
 	if ((!by_port && !config->cgroup_services) || !parse(skb, &segment))
-		return;
+		return 0;
 	if (segment.flags & (TCP_SYN | TCP_RST)) {
 		if (in && !by_port && (segment.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN)
 			mark_listener(skb, config->service_generation);
-		return;
+		return 0;
 	}
 	if (segment.length <= 0)
-		return;
+		return 0;
 	connection = by_port ? bound(sk, config->service_generation)
 			     : inherited(skb, sk, config->service_generation);
 	if (!connection || !connection->service)
-		return;
+		return connection;
 	service = service_at(connection->service);
 	if (!service)
-		return;
+		return connection;
 	if (in)
 		payload_in(skb, sk, &segment, connection, service);
 	else
 		payload_out(&segment, connection, service);
+	return connection;
 }
 
 SEC("cgroup_skb/ingress") int quell_ingress(struct __sk_buff *skb)
@@ -199,11 +202,12 @@ SEC("cgroup_skb/egress") int quell_egress(struct __sk_buff *skb)
 {
 	__u32 zero = 0;
 	struct config *settings = bpf_map_lookup_elem(&config, &zero);
+	struct connection *connection;
 
 	if (!settings)
 		return 1;
+	connection = meter(skb, settings, 0);
 	if (settings->groups)
-		account(skb, settings);
-	meter(skb, settings, 0);
+		account(skb, settings, connection);
 	return 1;
 }

@@ -41,6 +41,9 @@ struct connection {
 	__u8 multiplexed;     /* ... nor ever on this connection */
 	__u8 unseen_requests; /* until the next one is looked into */
 	__u8 pad;
+	__u32 group_generation; /* of what follows; 0: not asked yet */
+	__u32 group_slot;       /* as in struct group: a socket stays where it was born */
+	__u32 classid;
 };
 
 /*

@@ -80,14 +80,27 @@ fn class_bytes(netns: &Netns, interface: &str, class: &str) -> u64 {
 
 #[test]
 fn bytes_sent_by_a_group_are_counted_and_classified() {
+    counted_and_classified(false);
+}
+
+/// Sockets of a metered service remember their group: not longer than it is so.
+#[test]
+fn bytes_sent_by_a_metered_service_are_counted_and_classified() {
+    counted_and_classified(true);
+}
+
+fn counted_and_classified(metered: bool) {
     let (server, client) = (Netns::new("s"), Netns::new("c"));
     server.link(&client, "va", "vb", "10.72.1");
     htb(&server, "va");
     let above = Cgroup::v2("sender");
     let below = Cgroup::below(&above.0, "below");
     let port = free_port();
-    let (_redis, _) = redis_in(&server, &below, port);
+    let (_redis, listeners) = redis_in(&server, &below, port);
     let mut probes = probes();
+    if metered {
+        probes.set_service(0, ServiceKey { listeners, cgroup_ids: vec![] }).unwrap();
+    }
     let mut far = client_in(&client, "10.72.1.1", port);
     let mut inside = client_in(&server, "127.0.0.1", port);
     store_value(&mut inside);
@@ -112,6 +125,8 @@ fn bytes_sent_by_a_group_are_counted_and_classified() {
     let default = class_bytes(&server, "va", "1:10") as f64;
     assert!(default > 1.9 * ANSWER as f64, "unmarked again, by the default class: {default}");
     assert!(probes.read_egress(7).is_err());
+    let requests = probes.read_requests(0).map_or(0, |reading| reading.requests);
+    assert_eq!(requests, if metered { 43 } else { 0 }, "one to store, 40 while tracked, 2 after");
 }
 
 #[test]
