@@ -6,8 +6,9 @@
 //! the scheduler says, without experiments, if besides it asks for more than its turn: it hardly
 //! ever sleeps, and asks for half of what any other asks for that the victim stands behind; and if
 //! there are rivals, it does not sleep while they are held either. The rest of those whom it stands
-//! behind are suspected, but for those whose part of the harm is small: they share the CPU, which is
-//! no offence, and is told in the evidence only. A victim that runs into its own quota, that is
+//! behind are suspected, but for those whose part of the harm is small, and, once somebody is named,
+//! for those who were seen to sleep and do less harm than that one: they share the CPU, which is no
+//! offence, and is told in the evidence only. A victim that runs into its own quota, that is
 //! loaded to its limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
 //!
 //! Source; issue "Name the polluter and limit only it" (self-inflicted slowness).
@@ -17,7 +18,7 @@ use super::guilt::Guilt;
 use super::rivals::{Stood, stood};
 use super::waiting::Waiting;
 use quell_types::Tenant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Signs of reasons other than neighbours; none where they cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,7 +50,10 @@ pub struct Evidence<'a> {
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParams) -> Finding {
     let waiting = evidence.waiting;
-    let mut culprits = accused(evidence, params);
+    let stood = stood(waiting, evidence.cpus.keys(), params);
+    let sleepers: BTreeSet<Tenant> =
+        stood.iter().filter(|s| s.sleeps).map(|s| s.workload.clone()).collect();
+    let mut culprits = accused(evidence, stood, params);
     let rank = |c: &Culprit| (c.status == Standing::Named, c.confidence);
     culprits.sort_by(|a, b| {
         let (a, b) = (rank(a), rank(b));
@@ -58,14 +62,22 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
     let slowdown = slowdown(&culprits);
     share(&mut culprits, slowdown, waiting);
     let (cause, own) = cause(&culprits, waiting, signs, params);
-    let small = |c: &Culprit| {
+    let named_share_frac = most_of_the_named(&culprits);
+    let shares = |c: &Culprit| {
         let only_stood = c.status == Standing::Suspected && c.stood_frac.is_some();
-        only_stood && c.share_frac < params.suspected_share_frac
+        let small = c.share_frac < params.suspected_share_frac;
+        only_stood && (small || sleepers.contains(&c.workload) && c.share_frac < named_share_frac)
     };
-    let (sharing, culprits): (Vec<_>, Vec<_>) = culprits.into_iter().partition(small);
+    let (sharing, culprits): (Vec<_>, Vec<_>) = culprits.into_iter().partition(shares);
     let told = culprits.iter().map(in_words).chain(share_in_words(&sharing)).chain(own);
     let evidence = told.chain(others(waiting, params)).collect();
     Finding { slowdown, cause, culprits, evidence }
+}
+
+/// The greatest part of the harm that one has who is named for the CPU.
+fn most_of_the_named(culprits: &[Culprit]) -> f64 {
+    let named = |c: &&Culprit| c.status == Standing::Named && c.stood_frac.is_some();
+    culprits.iter().filter(named).map(|c| c.share_frac).fold(0.0, f64::max)
 }
 
 /// Logarithms of slowdowns add up, so each has its part of the whole.
@@ -86,7 +98,7 @@ fn share_in_words(sharing: &[Culprit]) -> Option<String> {
 }
 
 /// Everybody of whom something is to be said, each once: by the stronger evidence.
-fn accused(evidence: &Evidence<'_>, params: &FindingParams) -> Vec<Culprit> {
+fn accused(evidence: &Evidence<'_>, stood: Vec<Stood>, params: &FindingParams) -> Vec<Culprit> {
     let Evidence { work: guilt, latency, cpus, correlated, .. } = *evidence;
     let whole = guilt.foretell(cpus);
     let one = |(tenant, cpus): (&Tenant, &f64)| culprit(guilt, tenant, *cpus, whole, params);
@@ -98,7 +110,7 @@ fn accused(evidence: &Evidence<'_>, params: &FindingParams) -> Vec<Culprit> {
             culprits.push(by_correlation(guilt, tenant, cpus, params));
         }
     }
-    for stood in stood_behind(evidence, params) {
+    for stood in stood_behind(evidence, stood) {
         match place(&culprits, &stood.workload) {
             Some(at) if culprits[at].status == Standing::Named => {}
             Some(at) => culprits[at] = stood,
@@ -154,7 +166,7 @@ fn culprit(
 }
 
 /// Those who have the CPU while the victim stands ready for it.
-fn stood_behind(evidence: &Evidence<'_>, params: &FindingParams) -> Vec<Culprit> {
+fn stood_behind(evidence: &Evidence<'_>, stood: Vec<Stood>) -> Vec<Culprit> {
     let one = |stood: Stood| Culprit {
         confidence: stood.crowding.confidence,
         status: if stood.shown { Standing::Named } else { Standing::Suspected },
@@ -169,7 +181,7 @@ fn stood_behind(evidence: &Evidence<'_>, params: &FindingParams) -> Vec<Culprit>
         stood_frac: Some(stood.crowding.stood_frac),
         workload: stood.workload,
     };
-    stood(evidence.waiting, evidence.cpus.keys(), params).into_iter().map(one).collect()
+    stood.into_iter().map(one).collect()
 }
 
 /// Somebody who makes the victim wait, as experiments have shown.

@@ -20,6 +20,8 @@ pub(super) struct Stood {
     pub(super) crowding: Crowding,
     /// Whether it is shown to be the cause.
     pub(super) shown: bool,
+    /// Whether it was seen to sleep: it asks for no more than its turn.
+    pub(super) sleeps: bool,
 }
 
 /// One of several who never sleep.
@@ -41,7 +43,8 @@ pub(super) fn stood<'a>(
         let crowding = waiting.crowding(workload, params.least_ln)?;
         let counts =
             crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac;
-        counts.then(|| Stood { workload: workload.clone(), crowding, shown: false })
+        let sleeps = sleeps(&crowding, waiting, params);
+        counts.then(|| Stood { workload: workload.clone(), crowding, shown: false, sleeps })
     };
     let mut all: Vec<Stood> = suspects.filter_map(one).collect();
     let most_asked = all.iter().map(|stood| stood.crowding.asked_cpus).fold(0.0, f64::max);
@@ -68,6 +71,13 @@ fn is_greedy(
         && crowding.awake_frac >= params.awake_frac
         && crowding.asked_cpus >= params.greedy_frac * most_asked
         && crowding.relieved_cpus.is_none_or(|cpus| cpus >= waiting.awake_cpus())
+}
+
+/// Whether it was seen to sleep, by itself or while rivals of it were held.
+fn sleeps(crowding: &Crowding, waiting: &Waiting, params: &FindingParams) -> bool {
+    let known = crowding.known_windows >= params.least_windows;
+    let relieved = crowding.relieved_cpus.is_some_and(|cpus| cpus < waiting.awake_cpus());
+    relieved || (known && crowding.awake_frac < params.awake_frac)
 }
 
 /// Those who never sleep, and of whom it is not yet shown who is to blame, before patience is over:
