@@ -34,6 +34,9 @@ fn main() -> Result<(), String> {
     let begun = Instant::now();
     let most_s = number("--seconds", f64::INFINITY);
     let done = run(&limits, |so_far| {
+        for broken in so_far.new {
+            println!("{broken}");
+        }
         eprintln!(
             "{:8.1} s  {:8.1} h  {:8} faults  {:4} cells  {} broken",
             begun.elapsed().as_secs_f64(),
@@ -47,9 +50,6 @@ fn main() -> Result<(), String> {
     print!("{}", done.coverage);
     for cell in done.coverage.missing().iter().take(40) {
         println!("not met: {cell}");
-    }
-    for broken in &done.report.broken_seeds {
-        println!("{} {} at {:.2} s: {}", broken.seed, broken.law, broken.at_s, broken.what);
     }
     let report = &done.report;
     println!(

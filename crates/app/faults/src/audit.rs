@@ -36,6 +36,9 @@ use quell_policy::Law;
 use quell_types::{Action, Knob, KnobRange, Setting, Setup, Tenant, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// So many fast periods after a reported breach batch is off or at its floor.
+const BREACH_PERIODS: f64 = 2.0;
+
 /// A breach of the objective that law `quell` reported, and what befell since.
 #[derive(Clone, Copy, Debug)]
 struct Breach {
@@ -60,6 +63,8 @@ pub(crate) struct Audit {
     written: Vec<Action>,
     given_up: BTreeSet<String>,
     breach: Option<Breach>,
+    /// Groups that came back, and until when nobody need have seen them.
+    unseen: BTreeMap<Tenant, f64>,
     /// Knobs as wanted, and since when, while all is calm.
     wanted: BTreeMap<Knob, (Setting, f64)>,
     steps: u64,
@@ -73,6 +78,8 @@ pub(crate) struct View<'a> {
     pub(crate) server: &'a Server,
     pub(crate) setup: &'a Setup,
     pub(crate) engine: &'a Engine,
+    /// Whether the sample of this step hid what became of a tenant.
+    pub(crate) hid: &'a dyn Fn(&Tenant) -> bool,
     pub(crate) held: bool,
     pub(crate) trouble: bool,
     pub(crate) now_s: f64,
@@ -93,6 +100,7 @@ impl Audit {
             written: Vec::new(),
             given_up: BTreeSet::new(),
             breach: None,
+            unseen: BTreeMap::new(),
             wanted: BTreeMap::new(),
             steps: 0,
             watch: Watch::default(),
@@ -160,8 +168,9 @@ impl Audit {
         self.ownership.shaken(server);
     }
 
-    pub(crate) fn reborn(&mut self, server: &Server, tenant: &Tenant) {
+    pub(crate) fn reborn(&mut self, server: &Server, tenant: &Tenant, now_s: f64) {
         self.ownership.reborn(server, tenant);
+        self.unseen.insert(tenant.clone(), now_s + BREACH_PERIODS * self.period_s);
     }
 
     /// Something was written, or time passed.
@@ -256,6 +265,7 @@ impl Audit {
         {
             breach.at_s = view.now_s;
         }
+        self.follow_unseen(view);
         let found = self
             .floor(view)
             .or_else(|| apart(view))

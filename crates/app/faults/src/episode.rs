@@ -12,7 +12,7 @@ use crate::stores::throw_at_store;
 use quell_agent::{Introduction, Session};
 use quell_platform::{Faulty, FaultyStore, Life, Medium, MemoryStore, OnChange, Platform, Store};
 use quell_sim::SimServer;
-use quell_types::{TaskId, TaskRecord, TaskSpec, TaskState};
+use quell_types::{TaskId, TaskRecord, TaskSpec, TaskState, Tenant};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -301,7 +301,8 @@ impl<'a> Episode<'a> {
         let trouble = self.stage.director().trouble;
         let (Arena { audit, faulty, .. }, engine) = session.parts();
         let (server, setup) = (faulty.inner(), faulty.setup());
-        audit.after_step(&View { server, setup, engine, held, trouble, now_s, calm_s });
+        let hid = |tenant: &Tenant| faulty.hid(tenant);
+        audit.after_step(&View { server, setup, engine, hid: &hid, held, trouble, now_s, calm_s });
     }
 
     fn times(&self, arena: &mut Arena) -> (f64, f64) {

@@ -217,7 +217,8 @@ impl Arena {
             }
             Later::ComeBack(tenant) => {
                 if self.server().come_back(&tenant).is_ok() {
-                    self.audit.reborn(self.faulty.inner(), &tenant);
+                    let now_s = self.now_s();
+                    self.audit.reborn(self.faulty.inner(), &tenant, now_s);
                 }
             }
             Later::Start(tenant, programs) => {

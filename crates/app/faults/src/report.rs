@@ -55,6 +55,12 @@ pub struct CellCount {
     pub times: u64,
 }
 
+impl std::fmt::Display for BrokenSeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} at {:.2} s: {}", self.seed, self.law, self.at_s, self.what)
+    }
+}
+
 impl FaultReport {
     pub(crate) fn new(
         seconds: f64,

@@ -29,7 +29,7 @@ pub struct Limits {
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct Progress<'a> {
     /// Simulated hours so far.
     pub hours: f64,
     /// Faults so far.
@@ -38,6 +38,9 @@ pub struct Progress {
     pub covered: usize,
     /// Broken invariants so far.
     pub broken: usize,
+    /// Those among them that are new since the last call, so that a run that is stopped has named
+    /// what it found.
+    pub new: &'a [BrokenSeed],
 }
 
 /// What a run came to.
@@ -76,12 +79,14 @@ impl Sum {
         }
     }
 
-    fn progress(&self) -> Progress {
+    /// `named` of the broken ones were told before.
+    fn progress(&self, named: usize) -> Progress<'_> {
         Progress {
             hours: self.seconds / 3600.0,
             faults: self.faults,
             covered: self.coverage.covered(),
             broken: self.broken.len(),
+            new: &self.broken[named..],
         }
     }
 }
@@ -90,16 +95,20 @@ impl Sum {
 ///
 /// # Errors
 /// An episode cannot be drawn, which would be a mistake of this crate.
-pub fn run(limits: &Limits, mut progress: impl FnMut(&Progress) -> bool) -> Result<Run, String> {
+pub fn run(
+    limits: &Limits,
+    mut progress: impl FnMut(&Progress<'_>) -> bool,
+) -> Result<Run, String> {
     let mut sum = Sum::default();
     let mut number = limits.run << 24;
     while sum.seconds / 3600.0 < limits.hours || sum.faults < limits.faults {
         let seeds = next_seeds(number, &sum.coverage);
         number += BATCH;
+        let named = sum.broken.len();
         for played in play_all(&seeds, limits.threads)? {
             sum.add(&played);
         }
-        if !progress(&sum.progress()) {
+        if !progress(&sum.progress(named)) {
             break;
         }
     }

@@ -39,6 +39,41 @@ fn seeds_that_once_broke_something_hold() {
         (562_967_133_554_111, "law: the same, by its top frequency"),
         (562_967_133_719_969, "explained: the same, after a rotation of the journal"),
         (562_967_133_914_473, "explained: a law's limit, once the one beside it let go"),
+        (
+            562_967_139_586_524,
+            "law: a sensor said that a service was gone, and its core was slowed at once",
+        ),
+        (562_967_141_020_893, "law: the same"),
+        (562_967_144_958_394, "law: the same, by its top frequency"),
+        (562_967_153_856_932, "law: the same"),
+        (562_967_153_991_135, "law: the same"),
+        (562_984_315_397_153, "law: the same"),
+        (562_984_319_800_813, "law: the same"),
+        (562_984_321_677_790, "law: the same, with a batch group"),
+        (562_984_324_316_623, "law: the same"),
+        (562_984_328_400_291, "law: the same"),
+        (562_984_330_183_064, "law: the same"),
+        (562_984_331_173_327, "law: the same"),
+        (562_984_332_602_835, "law: the same"),
+        (562_984_333_356_467, "law: the same"),
+        (562_984_333_812_160, "law: the same"),
+        (
+            562_967_141_230_610,
+            "apart: a foreign set took CPUs that a set on its way had not yet left",
+        ),
+        (562_984_330_178_580, "apart: the same"),
+        (
+            562_984_317_451_695,
+            "explained: two laws' limits that the kernel rounds to one above the other",
+        ),
+        (
+            562_984_325_802_578,
+            "law: a hold was not written, since a sensor that stalled still showed the last one",
+        ),
+        (
+            562_984_323_587_663,
+            "law: a group came back while the sensors stalled, and nobody could see it",
+        ),
     ] {
         assert_eq!(replay(seed).unwrap().broken, None, "{once}");
     }

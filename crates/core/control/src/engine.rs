@@ -288,7 +288,11 @@ impl Engine {
             match sample.knobs.get(&knob) {
                 // Gone, pending or unreadable: there is nothing to compare with.
                 None | Some(Err(Gap::Pending | Gap::Gone(_) | Gap::Absent(_))) => {}
-                Some(Ok(real)) if same_setting(real, &wanted) => {
+                Some(reading @ Ok(real)) if same_setting(real, &wanted) => {
+                    if self.repair.may_be_stale(&knob, &wanted) {
+                        self.write(&knob, &wanted, reading, &mut changes);
+                        continue;
+                    }
                     self.repair.confirm(&knob, &wanted);
                     if !self.arbiter.standing().contains_key(&knob) {
                         self.first_seen.remove(&knob);
@@ -299,13 +303,24 @@ impl Engine {
                 }
                 Some(reading) => {
                     if self.shall_write(sample.time, &knob, &wanted, reading, notes) {
-                        self.remember(&knob, reading);
-                        changes.push((knob, wanted));
+                        self.write(&knob, &wanted, reading, &mut changes);
                     }
                 }
             }
         }
         order_actions(&sample.knobs, &changes)
+    }
+
+    fn write(
+        &mut self,
+        knob: &Knob,
+        wanted: &Setting,
+        reading: &Reading<Setting>,
+        changes: &mut Vec<(Knob, Setting)>,
+    ) {
+        self.remember(knob, reading);
+        self.repair.writes(knob, wanted);
+        changes.push((knob.clone(), wanted.clone()));
     }
 
     /// Whether a CPU set lacks only CPUs that are not there: the kernel took them out (cgroup v1)

@@ -1,7 +1,7 @@
 //! Why does this knob stand as it does? Read from the journal alone.
 
 use crate::journal::{Entry, Judged, Note};
-use crate::round::same_setting;
+use crate::round::{round_quota, same_setting};
 use quell_types::{Input, Knob, Precedence, Setting, Tenant, Verdict, Wish};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -104,7 +104,9 @@ fn explanation(
 ) -> Explanation {
     Explanation {
         knob: knob.clone(),
-        setting: to.clone(),
+        // Wishes that differ by less than the kernel tells apart are weighed as arbitration weighs
+        // them: by what would stand.
+        setting: round_quota(to),
         since_unix_ms: entry.wall_unix_ms,
         policy: proposal.policy.to_string(),
         rule: proposal.rule.to_string(),
@@ -116,7 +118,8 @@ fn explanation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_types::Proposal;
+    use crate::arbiter::Arbiter;
+    use quell_types::{CpuBandwidth, Cpus, KnobRange, Proposal, Setup, Time};
 
     fn entry(ms: u64, rule: &'static str, weight: u32) -> Entry {
         let knob = Knob::CpuWeight { tenant: "jobs".into() };
@@ -139,6 +142,39 @@ mod tests {
         assert_eq!((got[0].since_unix_ms, got[0].rule.as_str()), (2, "shrink"));
         assert_eq!(got[0].confirmed_unix_ms, 3);
         assert!(explain(&entries, &"other".into()).is_empty());
+    }
+
+    #[test]
+    fn of_two_limits_that_the_kernel_rounds_the_tighter_is_told() {
+        let knob = Knob::CpuBandwidth { tenant: "jobs".into() };
+        let range = KnobRange::Bandwidth {
+            min_quota_us: 1_000,
+            min_period_us: 1_000,
+            max_period_us: 1_000_000,
+        };
+        let knobs = BTreeMap::from([(knob.clone(), range)]);
+        let setup = Setup { knobs, ..Setup::default() };
+        let wish = |policy: &'static str, precedence, period_us| {
+            let limit = CpuBandwidth { limit_cpus: Some(Cpus(0.06)), period_us };
+            let to = Setting::Bandwidth(limit);
+            let (wish, rule) = (Wish::Set { knob: knob.clone(), to }, "r".into());
+            Proposal { policy: policy.into(), precedence, wish, rule, inputs: vec![] }
+        };
+        // 0.06 CPUs in 16,667 us are 1,000.02 us, of which the kernel counts 1,000.
+        for (high, low) in [(17_000, 16_667), (16_667, 17_000), (17_000, 17_000)] {
+            let mut arbiter = Arbiter::default();
+            let both =
+                [wish("high", Precedence::Polluter, high), wish("low", Precedence::Partition, low)];
+            let judge = |proposal| {
+                let verdict = arbiter.consider(Time(1), &setup, &proposal);
+                Judged { proposal, verdict }
+            };
+            let proposals = both.into_iter().map(judge).collect();
+            let told = explain(&[Entry { proposals, ..Entry::default() }], &"jobs".into());
+            let standing = &arbiter.standing()[&knob];
+            assert_eq!(told[0].setting, standing.setting, "{high} {low}");
+            assert_eq!(told[0].policy, standing.policy, "{high} {low}");
+        }
     }
 
     #[test]

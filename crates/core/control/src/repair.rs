@@ -31,6 +31,8 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(30);
 struct Care {
     /// The setting last seen in place after we wrote it.
     confirmed: Option<Setting>,
+    /// What we wrote last, as long as nothing that we wrote was seen in place since.
+    unseen: Option<Setting>,
     repairs: u32,
     first_repair: Time,
     failures: u32,
@@ -60,12 +62,13 @@ impl Repair {
     /// Notes failures, so that a refused write is tried again ever more rarely.
     pub(crate) fn learn(&mut self, outcomes: &[Outcome]) {
         for outcome in outcomes {
-            let Action::Set { knob, .. } = &outcome.action else { continue };
+            let Action::Set { knob, to } = &outcome.action else { continue };
             let care = self.knobs.entry(knob.clone()).or_default();
             if outcome.error.is_none() {
                 care.failures = 0;
                 continue;
             }
+            care.unseen.take_if(|unseen| same_setting(unseen, to));
             let wait = FIRST_BACK_OFF.saturating_mul(1 << care.failures.min(8));
             care.failures += 1;
             care.not_before = outcome.time + wait.min(LONGEST_BACK_OFF);
@@ -74,7 +77,21 @@ impl Repair {
 
     /// Notes that a knob stands as wanted.
     pub(crate) fn confirm(&mut self, knob: &Knob, setting: &Setting) {
-        self.knobs.entry(knob.clone()).or_default().confirmed = Some(setting.clone());
+        let care = self.knobs.entry(knob.clone()).or_default();
+        (care.confirmed, care.unseen) = (Some(setting.clone()), None);
+    }
+
+    /// Notes that a setting is written now.
+    pub(crate) fn writes(&mut self, knob: &Knob, setting: &Setting) {
+        self.knobs.entry(knob.clone()).or_default().unseen = Some(setting.clone());
+    }
+
+    /// Whether something else was written since a knob was last seen: then it may no longer stand
+    /// as it reads. A sensor that lags behind must not keep a wish that went there and back from
+    /// being written.
+    pub(crate) fn may_be_stale(&self, knob: &Knob, wanted: &Setting) -> bool {
+        let unseen = self.knobs.get(knob).and_then(|care| care.unseen.as_ref());
+        unseen.is_some_and(|unseen| !same_setting(unseen, wanted))
     }
 
     /// What to do about a knob that stands at `real` and should stand at `wanted`.
@@ -190,6 +207,22 @@ mod tests {
         for second in 1..30 {
             assert_eq!(advise(second * 1000), Advice::Write, "they changed it once");
         }
+    }
+
+    #[test]
+    fn what_was_written_and_not_seen_since_may_stand_behind_an_old_reading() {
+        let mut repair = Repair::default();
+        repair.confirm(&knob(), &REAL);
+        assert!(!repair.may_be_stale(&knob(), &REAL), "nothing was written since");
+        repair.writes(&knob(), &WANTED);
+        assert!(repair.may_be_stale(&knob(), &REAL), "the reading may be older");
+        assert!(!repair.may_be_stale(&knob(), &WANTED), "that is what was written");
+        let action = Action::Set { knob: knob(), to: WANTED };
+        repair.learn(&[Outcome { action, time: at(0), error: Some("refused".into()) }]);
+        assert!(!repair.may_be_stale(&knob(), &REAL), "it was not done");
+        repair.writes(&knob(), &WANTED);
+        repair.writes(&knob(), &REAL);
+        assert!(!repair.may_be_stale(&knob(), &REAL), "written again, once");
     }
 
     #[test]

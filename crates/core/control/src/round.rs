@@ -63,6 +63,17 @@ fn round_bandwidth(wanted: CpuBandwidth, period_us: u64, min_quota_us: u64) -> C
     CpuBandwidth { limit_cpus: Some(Cpus(quota_us as f64 / period_us as f64)), period_us }
 }
 
+/// A setting as the kernel counts it, where its range is not known: quota in whole microseconds.
+/// What [`round_to_range`] gave stays as it is.
+pub(crate) fn round_quota(wanted: &Setting) -> Setting {
+    match wanted {
+        Setting::Bandwidth(b) if b.period_us > 0 => {
+            Setting::Bandwidth(round_bandwidth(*b, b.period_us, 0))
+        }
+        _ => wanted.clone(),
+    }
+}
+
 /// Whether two settings are the same as far as the kernel can tell.
 #[must_use]
 pub fn same_setting(a: &Setting, b: &Setting) -> bool {

@@ -139,6 +139,31 @@ fn a_lost_write_is_repaired_by_the_next_step() {
 }
 
 #[test]
+fn a_wish_that_went_there_and_back_is_written_though_an_old_reading_shows_it() {
+    let script = [(1, true), (3, false), (5, true)];
+    let script = script.map(|(second, held)| (second, set(frozen(), Setting::Flag(held))));
+    let mut engine = engine(&script, ForeignChange::GiveUp);
+    let mut machine = Machine::new();
+    for second in 1..3 {
+        machine.run(&mut engine, second, false);
+    }
+    let held = machine.sample(2);
+    for second in 3..8 {
+        // Sensors stall: they go on showing the first hold.
+        let stalled = Sample { time: machine.sample(second).time, ..held.clone() };
+        for action in engine.step(&stalled).actions {
+            let Action::Set { knob, to } = action else { panic!("{action:?}") };
+            machine.knobs.insert(knob, to);
+        }
+        let is_held = machine.knobs[&frozen()] == Setting::Flag(true);
+        assert_eq!(is_held, second >= 5, "second {second}");
+    }
+    let before = machine.writes.len();
+    assert_eq!(machine.run(&mut engine, 8, false), vec![]);
+    assert_eq!(machine.writes.len(), before, "what is seen in place is not written again");
+}
+
+#[test]
 fn a_release_brings_the_first_setting_back() {
     let script = [(1, set(idle(), Setting::Flag(true))), (3, Wish::Release { knob: idle() })];
     let mut engine = engine(&script, ForeignChange::Reassert);

@@ -73,6 +73,8 @@ pub struct Faulty<P> {
     armed: VecDeque<Fault>,
     /// Faults of sensors that last, with the number of their last sample.
     lasting: Vec<(u64, Fault)>,
+    /// Those that befell the last sample.
+    befell: Vec<Fault>,
     late: Vec<(u64, Action)>,
     refused: Vec<Outcome>,
     last: Option<Sample>,
@@ -91,6 +93,7 @@ impl<P: Platform> Faulty<P> {
             samples: 0,
             armed: VecDeque::new(),
             lasting: Vec::new(),
+            befell: Vec::new(),
             late: Vec::new(),
             refused: Vec::new(),
             last: None,
@@ -128,6 +131,16 @@ impl<P: Platform> Faulty<P> {
         self.armed.is_empty() && self.lasting.is_empty() && self.late.is_empty()
     }
 
+    /// Whether the last sample hid what became of a tenant.
+    #[must_use]
+    pub fn hid(&self, tenant: &Tenant) -> bool {
+        self.befell.iter().any(|fault| match fault {
+            Fault::Stall => true,
+            Fault::Blind(of) | Fault::Gone(of) | Fault::Vanish(of) => of == tenant,
+            _ => false,
+        })
+    }
+
     /// The platform itself.
     #[must_use]
     pub fn inner(&self) -> &P {
@@ -159,6 +172,7 @@ impl<P: Platform> Faulty<P> {
         }
         let now = self.samples;
         let lasting = std::mem::take(&mut self.lasting);
+        self.befell = lasting.iter().map(|(_, fault)| fault.clone()).collect();
         for (until, fault) in lasting {
             match (&fault, &self.last) {
                 (Fault::Stall, last) => stall(sample, last.as_ref()),

@@ -33,6 +33,25 @@ fn presets_conform() {
 }
 
 #[test]
+fn sets_that_must_not_overlap_are_left_before_others_take_them() {
+    let mut scene = scene("e5-2683v4");
+    scene.exclusive_cpus = true;
+    scene.services = vec![service("web", "search", 1.0, 300.0)];
+    scene.batch = vec![batch("jobs", &["phased"])];
+    let mut server = SimServer::new(&scene).unwrap();
+    let knob = |name: &str| Knob::Cpus { tenant: name.into() };
+    let Setting::Cpus(jobs) = server.standing()[&knob("jobs")].clone() else { panic!() };
+    let one = jobs.first(1);
+    let freed = Setting::Cpus(jobs.difference(&one));
+    set(&mut server, knob("jobs"), Setting::Cpus(one.clone()));
+    // The smaller set is on its way; until it is there jobs still has the others.
+    assert!(server.change_behind(&knob("web"), &freed).is_err());
+    server.advance(Duration::from_millis(100));
+    assert_eq!(server.standing()[&knob("jobs")], Setting::Cpus(one));
+    assert_eq!(server.change_behind(&knob("web"), &freed), Ok(()));
+}
+
+#[test]
 fn two_runs_are_alike_to_the_bit_and_other_seeds_differ() {
     let play = |seed: u64| {
         let mut server = SimServer::new(&Scene { seed, ..busy("e5-2683v4") }).unwrap();

@@ -1,6 +1,6 @@
 //! The checks of one step.
 
-use super::{Audit, View, is_exclusive};
+use super::{Audit, BREACH_PERIODS, View, is_exclusive};
 use quell_control::{explain, round_to_range, same_setting};
 use quell_policy::Law;
 use quell_types::{Knob, Setting, Tenant};
@@ -81,10 +81,24 @@ impl Audit {
         Some(format!("safe side: {name} runs"))
     }
 
+    /// Who came back is to be held in so many periods too, but nobody sees it while sensors hide it.
+    pub(super) fn follow_unseen(&mut self, view: &View<'_>) {
+        let soon = view.now_s + BREACH_PERIODS * self.period_s;
+        for (tenant, until_s) in &mut self.unseen {
+            if (view.hid)(tenant) {
+                *until_s = soon;
+            }
+        }
+        self.unseen.retain(|_, until_s| *until_s > view.now_s + 1e-6);
+    }
+
     /// Law `quell`: off or at its floor within two fast periods.
     pub(super) fn breach_met(&mut self, view: &View<'_>) -> Option<String> {
         let breach = self.breach.as_mut()?;
-        if view.held || breach.judged || view.now_s + 1e-6 < breach.at_s + 2.0 * self.period_s {
+        if view.held
+            || breach.judged
+            || view.now_s + 1e-6 < breach.at_s + BREACH_PERIODS * self.period_s
+        {
             return None;
         }
         breach.judged = true;
@@ -92,7 +106,10 @@ impl Audit {
             return None;
         }
         let at_s = breach.at_s;
-        let running = |name: &&Tenant| !view.server.is_gone(name) && !self.is_held_back(view, name);
+        let running = |name: &&Tenant| {
+            let seen = !view.server.is_gone(name) && !self.unseen.contains_key(*name);
+            seen && !self.is_held_back(view, name)
+        };
         let batch = view.setup.batch.iter().map(|b| &b.name);
         let name = batch.into_iter().find(running)?;
         let now_s = view.now_s;

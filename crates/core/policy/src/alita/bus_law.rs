@@ -28,8 +28,9 @@
 //! # Degradation
 //! Without counts nothing is done. A group whose locks cannot be told from others' (no count of its
 //! own, and cores that it shares) is left alone: whoever is not shown to do it keeps everything
-//! . Fewer samples a second make longer periods. The kernel's own brake (`split_lock_mitigate`,
-//! `split_lock_detect=ratelimit:N`) works without Quell, on everybody alike; it is not touched.
+//! . Who is said to be gone keeps its cores for two seconds more. Fewer samples a second make
+//! longer periods. The kernel's own brake (`split_lock_mitigate`, `split_lock_detect=ratelimit:N`)
+//! works without Quell, on everybody alike; it is not touched.
 //!
 //! | rule | when | what |
 //! |---|---|---|
@@ -46,7 +47,7 @@
 //! Source, A-37 (1) to (3); Q-23.
 
 use super::bus_params::{BusActuator, BusLockParams};
-use super::places::{Lists, Places, cores};
+use super::places::{Homes, Lists, Places, cores};
 use super::{Sparsifier, llc_law::tenants};
 use crate::ledger::{Ledger, Reason};
 use crate::parts::{Every, short_period};
@@ -71,6 +72,7 @@ pub(crate) struct BusLockLaw {
     slow: Every,
     last: Option<Time>,
     last_slow: Option<Time>,
+    homes: Homes,
     places: Places,
     /// Managed CPUs by core.
     cores: BTreeMap<u32, CpuSet>,
@@ -93,6 +95,7 @@ impl BusLockLaw {
             params,
             last: None,
             last_slow: None,
+            homes: Homes::default(),
             places: Places::default(),
             cores: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -107,7 +110,7 @@ impl BusLockLaw {
 
     fn look(&mut self, setup: &Setup, seen: &Observation) {
         self.cores = cores(setup);
-        self.places = Places::of(setup, seen);
+        self.places = self.homes.look(setup, seen);
         let lists = Lists { allow: &self.params.allow, deny: &self.params.deny };
         self.open = tenants(setup).filter(|tenant| lists.may(seen, tenant)).cloned().collect();
     }

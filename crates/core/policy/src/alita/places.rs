@@ -3,11 +3,19 @@
 //! A law that slows cores must know whose they are. A core is *owned* by a tenant if no other one
 //! may run on any of its threads: then what the core does, or suffers, is that tenant's alone. The
 //! host and whoever Quell was not told of own nothing, so their cores are left alone.
+//!
+//! Who is said to be gone keeps its cores for a while: a service that is started anew is gone for a
+//! moment, a sensor may err, and a core that is slowed for the tenant beside it would be slow for
+//! whoever comes back to it.
 
 use super::llc_law::{cpus_of, tenants};
 use crate::parts::slack_of;
-use quell_types::{Cpu, CpuSet, Observation, Reading, Setup, Tenant};
+use quell_types::{Cpu, CpuSet, Observation, Reading, Setup, Tenant, Time};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// So long a tenant must have been gone before its cores are another's.
+const GONE_AFTER: Duration = Duration::from_secs(2);
 
 /// Names that the configuration allows or spares.
 #[derive(Clone, Copy, Debug)]
@@ -39,18 +47,42 @@ impl Lists<'_> {
 pub(super) struct Places {
     /// CPUs by the tenant that owns their cores.
     owned: BTreeMap<Tenant, CpuSet>,
-    /// All CPUs on which a tenant that is there may run.
+    /// All CPUs on which a tenant may run.
     used: BTreeMap<Tenant, CpuSet>,
 }
 
-impl Places {
+/// Where tenants run, as last seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Homes(BTreeMap<Tenant, Home>);
+
+#[derive(Clone, Debug)]
+struct Home {
+    cpus: CpuSet,
+    gone_since: Option<Time>,
+}
+
+impl Homes {
     /// Looks who is where.
-    pub(super) fn of(setup: &Setup, seen: &Observation) -> Self {
-        let there = |tenant: &&Tenant| is_there(seen, tenant);
-        let used: BTreeMap<Tenant, CpuSet> = tenants(setup)
-            .filter(there)
-            .map(|tenant| (tenant.clone(), cpus_of(setup, seen, tenant)))
-            .collect();
+    pub(super) fn look(&mut self, setup: &Setup, seen: &Observation) -> Places {
+        for tenant in tenants(setup) {
+            if is_there(seen, tenant) {
+                let home = Home { cpus: cpus_of(setup, seen, tenant), gone_since: None };
+                self.0.insert(tenant.clone(), home);
+            } else if let Some(home) = self.0.get_mut(tenant) {
+                let since = *home.gone_since.get_or_insert(seen.time);
+                if seen.time.since(since) >= GONE_AFTER {
+                    self.0.remove(tenant);
+                }
+            }
+        }
+        let used = self.0.iter().map(|(tenant, home)| (tenant.clone(), home.cpus.clone()));
+        Places::of(setup, used.collect())
+    }
+}
+
+impl Places {
+    /// Who owns what, by the CPUs on which tenants may run.
+    fn of(setup: &Setup, used: BTreeMap<Tenant, CpuSet>) -> Self {
         let mut owned: BTreeMap<Tenant, CpuSet> = BTreeMap::new();
         for core in cores(setup).values() {
             let mut here = used.iter().filter(|(_, cpus)| !cpus.is_disjoint(core));
@@ -122,7 +154,7 @@ mod tests {
     fn a_core_is_owned_by_whoever_has_all_its_threads_for_itself() {
         let setup = four_cores();
         let seen = observe(&setup, 0.0).on("web", "0-2").on("a", "3-5").on("b", "6-7");
-        let places = Places::of(&setup, &seen.done());
+        let places = Homes::default().look(&setup, &seen.done());
         let owned = |name: &str| places.owned_by(&name.into()).to_string();
         assert_eq!(
             (owned("web"), owned("a"), owned("b")),
@@ -136,10 +168,29 @@ mod tests {
     fn who_may_run_anywhere_leaves_nobody_a_core_and_who_is_gone_takes_none() {
         let setup = four_cores();
         let floating = observe(&setup, 0.0).on("a", "4-5");
-        assert_eq!(Places::of(&setup, &floating.done()).owned_by(&"a".into()), CpuSet::new());
+        let places = Homes::default().look(&setup, &floating.done());
+        assert_eq!(places.owned_by(&"a".into()), CpuSet::new());
         let gone = observe(&setup, 0.0).on("a", "4-5").gone("web").gone("b");
-        let places = Places::of(&setup, &gone.done());
+        let places = Homes::default().look(&setup, &gone.done());
         assert_eq!(places.owned_by(&"a".into()).to_string(), "4-5");
+    }
+
+    #[test]
+    fn who_is_gone_for_a_moment_keeps_its_cores_and_loses_them_later() {
+        let setup = four_cores();
+        let mut homes = Homes::default();
+        let mut owned_at = |second: f64, gone: bool| {
+            let seen = observe(&setup, second).on("a", "4-5").on("b", "6-7");
+            // What the knobs of a group that is gone still show means nothing.
+            let seen = if gone { seen.on("web", "0").gone("web") } else { seen.on("web", "0-4") };
+            homes.look(&setup, &seen.done()).owned_by(&"a".into()).to_string()
+        };
+        assert_eq!(owned_at(0.0, false), "");
+        assert_eq!(owned_at(1.0, true), "", "one look may err");
+        assert_eq!(owned_at(2.0, false), "");
+        assert_eq!((owned_at(3.0, true), owned_at(4.0, true)), (String::new(), String::new()));
+        assert_eq!(owned_at(5.0, true), "4-5");
+        assert_eq!(owned_at(6.0, false), "", "it is back");
     }
 
     #[test]

@@ -29,7 +29,8 @@
 //!
 //! # Degradation
 //! Without socket power, per-core temperature or use by CPU nothing is done (where a whole socket has
-//! but one temperature, nobody can be told apart). Tenants that share their cores are left alone.
+//! but one temperature, nobody can be told apart). Who is said to be gone keeps its cores for two
+//! seconds more. Tenants that share their cores are left alone.
 //! Without clocks and frequencies to set nothing is done.
 //!
 //! | rule | when | what |
@@ -48,7 +49,7 @@
 
 use super::bus_law::duty_parts;
 use super::llc_law::tenants;
-use super::places::{Lists, Places};
+use super::places::{Homes, Lists};
 use super::{PowerThrottle, PowerThrottleParams, SocketPower};
 use crate::ledger::{Ledger, Reason};
 use crate::parts::{Every, check, cpus_of, frequency_domains, sockets};
@@ -157,13 +158,15 @@ pub(crate) struct PowerLaw {
     params: PowerParams,
     loops: Every,
     sockets: BTreeMap<u32, PowerThrottle>,
+    homes: Homes,
     ledger: Ledger,
 }
 
 impl PowerLaw {
     pub(crate) fn new(params: PowerParams) -> Self {
         let loops = Every::new(params.period_s);
-        Self { loops, sockets: BTreeMap::new(), ledger: Ledger::new(NAME), params }
+        let (sockets, homes) = (BTreeMap::new(), Homes::default());
+        Self { loops, sockets, homes, ledger: Ledger::new(NAME), params }
     }
 
     /// Into how many parts a core's speed is cut, if it can be set: of clocks, else of frequency.
@@ -179,8 +182,8 @@ impl PowerLaw {
     }
 
     /// CPUs by the tenant that has their cores for itself, and that may be limited.
-    fn open(&self, setup: &Setup, seen: &Observation) -> BTreeMap<Tenant, CpuSet> {
-        let places = Places::of(setup, seen);
+    fn open(&mut self, setup: &Setup, seen: &Observation) -> BTreeMap<Tenant, CpuSet> {
+        let places = self.homes.look(setup, seen);
         let lists = Lists { allow: &self.params.allow, deny: &self.params.deny };
         tenants(setup)
             .filter(|tenant| lists.may(seen, tenant))
@@ -191,10 +194,10 @@ impl PowerLaw {
     /// Between two loops: who got a core meanwhile, or may no longer be limited, does not wait for
     /// the next loop to have its clock back.
     fn let_go(&mut self, setup: &Setup, seen: &Observation) {
+        let open = self.open(setup, seen);
         if self.sockets.values().all(PowerThrottle::is_idle) {
             return;
         }
-        let open = self.open(setup, seen);
         let ours = open.values().fold(CpuSet::new(), |all, cpus| all.union(cpus));
         self.sockets.values_mut().for_each(|throttle| throttle.keep(&ours));
         let theirs = setup.managed_cpus.difference(&ours);

@@ -144,6 +144,7 @@ impl Body {
     /// Sets a knob at once; what was on its way to it is forgotten.
     pub(crate) fn set_now(&mut self, knob: &Knob, to: &Setting) -> Result<(), String> {
         self.check(knob, to)?;
+        self.knobs.check_at_once(knob, to)?;
         self.knobs.forget_pending(knob);
         self.knobs.settle(knob, to);
         self.take_effect(knob, to);

@@ -123,16 +123,22 @@ impl KnobTable {
 
     /// Whether a CPU set shares a CPU with another group's, as it stands or soon will.
     fn overlaps(&self, knob: &Knob, to: &Setting) -> bool {
-        let Setting::Cpus(to) = to else { return false };
-        let other = |(k, s): (&Knob, &Setting)| match s {
-            Setting::Cpus(set) if k != knob => !set.is_disjoint(to),
-            _ => false,
-        };
         let coming = self.pending.iter().map(|(_, k, s)| (k, s));
         // What is on its way counts in place of what stands.
         let later = |k: &Knob| self.pending.iter().any(|(_, pending, _)| pending == k);
         let standing = self.standing.iter().filter(|(k, _)| !later(k));
-        coming.chain(standing).any(other)
+        coming.chain(standing).any(|other| shares(knob, to, other))
+    }
+
+    /// Whether a setting that passed [`Self::check`] may take effect at once: a CPU set that is to
+    /// shrink soon still stands.
+    pub(crate) fn check_at_once(&self, knob: &Knob, to: &Setting) -> Result<(), String> {
+        let exclusive =
+            matches!(self.ranges.get(knob), Some(KnobRange::Cpus { exclusive: true, .. }));
+        if exclusive && self.standing.iter().any(|(other, set)| shares(knob, to, (other, set))) {
+            return Err(format!("{knob} does not take {to}: Invalid argument"));
+        }
+        Ok(())
     }
 
     /// Settings of a group's own knobs as the kernel makes a group.
@@ -214,6 +220,14 @@ impl KnobTable {
         for (_, knob, _) in std::mem::take(&mut self.pending) {
             self.show(&knob);
         }
+    }
+}
+
+/// Whether a CPU set shares a CPU with another knob's.
+fn shares(knob: &Knob, to: &Setting, (other, stands): (&Knob, &Setting)) -> bool {
+    match (to, stands) {
+        (Setting::Cpus(to), Setting::Cpus(set)) if other != knob => !set.is_disjoint(to),
+        _ => false,
     }
 }
 

@@ -57,6 +57,10 @@ fn watched(limits: &Limits) -> anyhow::Result<Run> {
     }
     bar.enable_steady_tick(Duration::from_millis(200));
     let done = quell_faults::run(limits, |so_far| {
+        for broken in so_far.new {
+            // At once, so that a run that is stopped has named what it found.
+            bar.suspend(|| eprintln!("{broken}"));
+        }
         bar.set_position(so_far.hours as u64);
         bar.set_message(format!("{} faults, {} broken", so_far.faults, so_far.broken));
         true
@@ -73,7 +77,7 @@ fn words(done: &Run) -> String {
         text += &format!("not met: {cell}\n");
     }
     for seed in &done.report.broken_seeds {
-        text += &format!("{} {} at {:.2} s: {}\n", seed.seed, seed.law, seed.at_s, seed.what);
+        text += &format!("{seed}\n");
     }
     text + &format!(
         "{faults} faults in {hours:.1} simulated hours ({episodes} episodes): {sites_covered} of \
