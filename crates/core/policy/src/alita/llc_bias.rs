@@ -18,10 +18,10 @@
 //! * *Who loses.* A tenant that holds less than its share and waits for memory would wait less with
 //!   the rest of it. What it loses is at most its misses, each waited for in full, times the part
 //!   of its share that it lacks. From 5 % of its CPU time on, the loss counts.
-//! * *Who takes.* Occupancy follows misses, so a culprit holds more than its quota, at least twice
-//!   as much for each CPU as somebody who loses, moves its share of the traffic or more, and reads
-//!   ahead: it has more misses under way than code has that waits for them. A tenant that takes
-//!   much and waits for it has use for it; two that want the same are rivals, not polluters.
+//! * *Who takes.* Occupancy follows misses, so a culprit holds more than its quota, moves its share
+//!   of the traffic or more, and reads ahead: it has more misses under way than code has that waits
+//!   for them. A tenant that takes much and waits for it has use for it; two that want the same are
+//!   rivals, not polluters.
 //! * *Who is let go.* Who is quiet; and everybody, step by step, while nobody who is free waits
 //!   for more. As soon as one does, what is held back stays so.
 //!
@@ -47,16 +47,19 @@
 //!   by default: under way = misses/s * 100 ns / CPUs;  sweeps = under way >= 3
 //!               waits = min(1, under way), 0 if it sweeps
 //!               suffers: free, waits * (1 - occupancy / quota) >= 5 % in most of the window
-//!               takes:   per CPU twice a sufferer's occupancy, traffic >= its share, sweeps
+//!               takes:   above its quota, traffic >= its share of it, sweeps
 //!               let go:  quiet (under way < 5 %), or nobody free waits 5 %, or BC >= 0.98
 //! ```
 //!
 //! # Degradation
 //! A tenant whose occupancy is not known takes no part. Without a way to limit rates the second
-//! rule has no effect, and the traffic stays as it is. Misses are told by traffic: a tenant that
-//! uses little of its CPUs is not seen to suffer, and a sweep whose array would fit in what it lost
-//! counts as one that has no use for it. On full channels nobody reads far ahead; there whoever
-//! moves its share and holds so much takes.
+//! rule has no effect, and the traffic stays as it is.
+//!
+//! Misses are told by traffic: a tenant that uses little of its CPUs is not seen to suffer, and a
+//! sweep whose array would fit in what it lost counts as one that has no use for it. Shares of
+//! tenants that use nothing are not lent: among many idle groups all shares are small, and few are
+//! seen to suffer. On full channels nobody reads far ahead; there whoever moves its share of the
+//! traffic and holds more than its share takes.
 //!
 //! Source: A-19 to A-25; A-37 (4) to (7), (10) are not repeated, relaxing at 0.98 by (7).
 
@@ -69,9 +72,6 @@ pub use params::LlcBiasParams;
 use history::{History, Window};
 use quell_types::{Tenant, Time};
 use std::collections::BTreeMap;
-
-/// Who holds so many times as much for each of its CPUs as another takes from it.
-const TIMES: f64 = 2.0;
 
 /// One tenant on a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -199,7 +199,7 @@ impl LlcBias {
         let moved = self.traffic.mean() >= self.params.least_traffic_gb_per_s;
         let unfair = match self.params.literal_fairness {
             true => self.fairness.mean() <= self.params.unfair_ratio,
-            false => self.least_of_losers(seen).is_some(),
+            false => self.free(seen).any(|(tenant, _)| self.lately[tenant].loses()),
         };
         filled && moved && unfair
     }
@@ -212,38 +212,21 @@ impl LlcBias {
         seen.tenants.iter().filter(|(tenant, _)| !self.slots.contains_key(*tenant))
     }
 
-    /// Bytes that a tenant holds for each of its CPUs, by the window.
-    fn held_by_cpu(&self, tenant: &Tenant, share: &TenantShare) -> f64 {
-        let held = self.lately.get(tenant).map_or(0.0, History::occupied_bytes);
-        held / f64::from(share.cpus.max(1))
-    }
-
-    /// The least that one holds for each of its CPUs who is free and loses by what it lacks.
-    fn least_of_losers(&self, seen: &SocketReading) -> Option<f64> {
-        let losers = self.free(seen).filter(|(tenant, _)| self.lately[*tenant].loses());
-        losers.map(|(tenant, share)| self.held_by_cpu(tenant, share)).min_by(f64::total_cmp)
-    }
-
     /// The tenant furthest above its quota, if any is, of those who may be named.
     fn culprit(&self, seen: &SocketReading) -> Option<Tenant> {
         let above = |(tenant, share): (&Tenant, &TenantShare)| {
             let over = self.lately.get(tenant)?.occupied_bytes() - quota(seen, share);
-            let named = self.params.literal_fairness || self.starves_somebody(seen, tenant, share);
-            (over > 0.0 && named).then(|| (tenant.clone(), over))
+            let takes = || {
+                !self.is_held_to_the_least(seen, tenant, share) && self.presses(seen, tenant, share)
+            };
+            let named = over > 0.0 && (self.params.literal_fairness || takes());
+            named.then(|| (tenant.clone(), over))
         };
         let most = seen.tenants.iter().filter_map(above).max_by(|a, b| a.1.total_cmp(&b.1));
         most.map(|(tenant, _)| tenant)
     }
 
-    /// Whether a tenant is the one who takes from those that lose: it holds several times as much
-    /// as one of them, it pushes others out, and it can be held to less.
-    fn starves_somebody(&self, seen: &SocketReading, tenant: &Tenant, share: &TenantShare) -> bool {
-        let Some(least) = self.least_of_losers(seen) else { return false };
-        self.held_by_cpu(tenant, share) >= TIMES * least
-            && !self.is_held_to_the_least(seen, tenant, share)
-            && self.presses(seen, tenant, share)
-    }
-
+    /// Whether a tenant is in a slot of the least size.
     fn is_held_to_the_least(
         &self,
         seen: &SocketReading,

@@ -142,7 +142,7 @@ type Row = ([f64; 3], [f64; 3], &'static [&'static str], &'static [&'static str]
 
 #[test]
 fn somebody_must_starve_and_only_a_sweep_that_takes_from_it_is_named() {
-    let table: [Row; 8] = [
+    let table: [Row; 9] = [
         // Two equal polluters: fair by the coefficient.
         ([45.0, 45.0, 10.0], [SWEEP, SWEEP, WAITS], &["a", "b"], &[]),
         ([60.0, 20.0, 20.0], [SWEEP, WAITS, WAITS], &["a"], &[]),
@@ -154,8 +154,9 @@ fn somebody_must_starve_and_only_a_sweep_that_takes_from_it_is_named() {
         ([80.0, 10.0, 10.0], [WAITS, WAITS, WAITS], &[], &["a"]),
         // It fills what two that are small leave.
         ([10.0, 10.0, 80.0], [SWEEP, SWEEP, WAITS], &[], &["c"]),
-        // Above its share, but hardly more than the one who loses.
-        ([39.0, 36.0, 25.0], [SWEEP, SWEEP, WAITS], &[], &[]),
+        // Nearly fair, but what two sweeps have of it is no use to them.
+        ([39.0, 36.0, 25.0], [SWEEP, SWEEP, WAITS], &["a", "b"], &[]),
+        ([33.0, 35.0, 32.0], [SWEEP, SWEEP, WAITS], &[], &[]),
     ];
     for (percent, traffic, named, literally) in table {
         let limits = play(&mut LlcBias::new(LlcBiasParams::default()), 0, 6, percent, traffic);
