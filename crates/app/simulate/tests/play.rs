@@ -193,6 +193,63 @@ fn a_law_that_begins_later_slows_the_polluter_alone_and_lets_go_when_it_stops() 
     assert!(played.report.figures[0].held, "{:?}", played.report.figures);
 }
 
+/// Who shares a cache with a service: sweeps of one, two or three groups, a group with use for all
+/// of the cache, one with a large array that fits beside the service.
+const CACHE: &str = "\
+scenario cache \"who is confined\"
+machine platinum-8163
+  sockets 1
+vary mix one two three rival large
+vary policy none llc-bias
+program rival
+  base_cpi 0.8
+  apki 22
+  mpki 0B:20 64MiB:5
+  working_set 128MiB
+  overlap 2
+service xapian
+  workers 4
+  cpus 0-3
+  load 60%
+batch one
+  run stream-dram x 2 when mix=one|two|three
+  run rival x 4 when mix=rival
+  run stream-llc of 16MiB x 4 when mix=large
+  cpus 4-7
+batch two
+  run stream-dram x 2 when mix=two|three
+  cpus 8-11
+batch three
+  run stream-dram x 2 when mix=three
+  cpus 12-15
+batch calm
+  run integer x 4
+  cpus 16-19
+policy $policy
+run 30s after 40s
+expect \"confined\" min knobs_turned where mix=one|two|three policy=llc-bias >= 1
+expect \"at most one at each end\" max knobs_turned where mix=one|two|three policy=llc-bias <= 2
+expect \"better\" max mean_ms where mix=one|two policy=llc-bias over policy=none <= 0.97
+expect \"the calm keep all\" min instructions_per_s of calm where policy=llc-bias over policy=none >= 0.98
+expect \"who has use for it is left\" max knob_writes where mix=rival|large policy=llc-bias <= 0
+expect \"and loses nothing\" min instructions_per_s of one where mix=rival|large policy=llc-bias over policy=none >= 0.999
+";
+
+#[test]
+fn only_who_sweeps_a_cache_that_others_want_is_confined_and_freed_when_it_stops() {
+    let options = Options { jobs: 2, ..Options::default() };
+    let played = play(CACHE, &options);
+    for f in &played.report.figures {
+        assert!(f.held, "{f:?}");
+    }
+    let stops = "at 40s stop one\nat 40s stop two\nat 40s stop three\nrun 5s after 370s";
+    let stopped = CACHE.replace("run 30s after 40s", stops);
+    let end = stopped.find("expect").unwrap();
+    let stopped = format!("{}expect \"free\" max knobs_turned <= 0\n", &stopped[..end]);
+    let played = play(&stopped, &options);
+    assert!(played.report.figures[0].held, "{:?}", played.report.figures);
+}
+
 #[test]
 fn rows_of_a_service_beside_batch() {
     let asked = LcBeOptions {

@@ -1,5 +1,6 @@
 //! What runs: programs in phases (S-3).
 
+mod cachebench;
 mod library;
 mod pressure;
 
@@ -77,6 +78,9 @@ pub struct Phase {
     pub llc_misses: MissCurve,
     /// Most bytes that the program can hold in one last-level cache.
     pub working_set_bytes: f64,
+    /// Of the lines that it brings in, the share that it changes (0..1): each is written back when
+    /// it is evicted, so that a miss moves up to two lines. Nobody waits for the second.
+    pub written_frac: f64,
     /// Misses that overlap (memory-level parallelism), at least 1.
     pub overlap: f64,
     /// Its speed beside a busy sibling as a share of that alone; none = the machine's usual one.
@@ -104,6 +108,7 @@ impl Default for Phase {
             llc_apki: 0.0,
             llc_misses: MissCurve::flat(0.0),
             working_set_bytes: 0.0,
+            written_frac: 0.0,
             overlap: 1.0,
             smt_speed: None,
             activity: 1.0,
@@ -158,6 +163,11 @@ impl Program {
 }
 
 impl Phase {
+    /// Lines moved to or from memory for a miss, write-backs included.
+    pub(crate) fn lines_per_miss(&self) -> f64 {
+        1.0 + self.written_frac
+    }
+
     /// Instructions of a thread until it comes to a barrier or to a full socket.
     pub(crate) fn stop_instructions(&self) -> f64 {
         let sends = self.egress_per_ki > 0.0 && self.send_bytes.is_finite();
@@ -178,6 +188,7 @@ impl Phase {
             (self.overlap >= 1.0, "overlap is below 1"),
             (self.llc_apki >= self.llc_misses.mpki(0.0), "more misses than accesses of the LLC"),
             (self.working_set_bytes >= 0.0, "the working set is negative"),
+            ((0.0..=1.0).contains(&self.written_frac), "written_frac is not in 0..1"),
             (self.smt_speed.is_none_or(|s| s > 0.0 && s <= 1.0), "smt_speed is not in 0..1"),
             (self.activity >= 0.0, "activity is negative"),
             (self.split_locks_per_s >= 0.0, "split locks are negative"),

@@ -148,7 +148,7 @@ struct Cell {
     mpki: f64,
     /// Nanoseconds per instruction that it would wait for idle memory at home.
     home_wait_ns: f64,
-    /// Bytes moved since the last tick.
+    /// Bytes brought in since the last tick.
     bytes: f64,
     ran_ns: f64,
     /// Run time weighted with the speed of cores and siblings.

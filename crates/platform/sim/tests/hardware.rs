@@ -95,6 +95,24 @@ fn streams_fill_the_bandwidth_and_never_exceed_it() {
 }
 
 #[test]
+fn what_is_changed_is_written_back_and_fills_the_channels_sooner() {
+    let moved = |written_frac: f64, threads: u32| {
+        let mut sweep = Program { threads, ..program("stream-dram").unwrap() };
+        sweep.phases[0].written_frac = written_frac;
+        let mut scene = scene("platinum-8163");
+        scene.batch = vec![SimBatch { programs: vec![sweep], ..batch("sweep", &[]) }];
+        let mut server = SimServer::new(&scene).unwrap();
+        pin(&mut server, "sweep", "0-23");
+        server.advance(SECOND);
+        server.truth().traffic_bytes[&"sweep".into()]
+    };
+    let (read, written) = (moved(0.0, 1), moved(1.0, 1));
+    assert!(written > 1.9 * read && written <= 2.0 * read, "{written} against {read}");
+    let (read, written) = (moved(0.0, 24), moved(1.0, 24));
+    assert!(written < 1.2 * read, "full channels move no more: {written} against {read}");
+}
+
+#[test]
 fn a_throttle_slows_memory_traffic() {
     let mut scene = scene("platinum-8163");
     scene.batch = vec![batch("stream", &["stream-dram"])];

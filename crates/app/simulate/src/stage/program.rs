@@ -4,13 +4,14 @@ use crate::text::{ScenarioError, Statement, Word, duration, number, size, unknow
 use quell_sim::{MissCurve, PROGRAMS, Phase, Program, program};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "like",
     "phase",
     "base_cpi",
     "apki",
     "mpki",
     "working_set",
+    "written_frac",
     "overlap",
     "activity",
     "split_locks_per_s",
@@ -88,6 +89,7 @@ fn set(program: &mut Program, key: &Word, value: &Word) -> Result<(), ScenarioEr
         "base_cpi" => phase.base_cpi = number(value)?,
         "apki" => phase.llc_apki = number(value)?,
         "working_set" => phase.working_set_bytes = size(value)? as f64,
+        "written_frac" => phase.written_frac = number(value)?,
         "overlap" => phase.overlap = number(value)?,
         "activity" => phase.activity = number(value)?,
         "split_locks_per_s" => phase.split_locks_per_s = number(value)?,

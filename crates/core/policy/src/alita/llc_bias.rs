@@ -8,8 +8,26 @@
 //! # Idea
 //! Entitled is each tenant to the cache in proportion to its CPUs. How far the real division is
 //! from that says one number, the Bhattacharyya coefficient of the two distributions: 1 = just as
-//! entitled. When it is low while there is traffic, the tenant furthest above its quota is the
-//! culprit and is moved into one of two slots at the ends of the cache. Where the channels are
+//! entitled. As published a low one is enough: whoever is furthest above its quota is the culprit.
+//!
+//! That number knows nobody who suffers, so it errs both ways. Beside two equal polluters a tenant
+//! that holds 30 % of its share makes 0.957, which is fair. And a tenant that fills what others do
+//! not want, or what the confined must leave, makes a low one and hurts nobody. So by default the
+//! division is looked at from below (`literal_fairness` gives back the published rule):
+//!
+//! * *Who loses.* A tenant that holds less than its share and waits for memory would wait less with
+//!   the rest of it. What it loses is at most its misses, each waited for in full, times the part
+//!   of its share that it lacks. From 5 % of its CPU time on, the loss counts.
+//! * *Who takes.* Occupancy follows misses, so a culprit holds more than its quota, moves its share
+//!   of the traffic or more, and reads ahead: it has more misses under way than code has that waits
+//!   for them. A tenant that takes much and waits for it has use for it; two that want the same are
+//!   rivals, not polluters.
+//! * *Who is let go.* Who is quiet; and everybody, step by step, while nobody who is free waits
+//!   for more. As soon as one does, what is held back stays so.
+//!
+//! Who is confined is not a loser: it holds little because it was told to.
+//!
+//! The culprit is moved into one of two slots at the ends of the cache. Where the channels are
 //! full, those above their share of traffic have their rate halved. Both are taken back in steps.
 //!
 //! # Units
@@ -19,91 +37,41 @@
 //! # Pseudo-code (A-23)
 //! ```text
 //! each 5 s and socket with two tenants or more, first that fits:
-//!   BC <= 0.95, traffic >= 3, cache filled to 10 %:  culprit = argmax(occupancy - quota) into a slot
-//!   traffic >= 50:                                   halve the rate of those above their share
-//!   else: traffic <= 45: raise rates; BC >= 0.98: give each culprit a way every 30 s
+//!   somebody suffers, traffic >= 3, cache filled to 10 %:
+//!                    culprit = argmax(occupancy - quota) of those who take, into a slot
+//!   traffic >= 50:   halve the rate of those above their share
+//!   else: traffic <= 45: raise rates; each culprit that is let go gets a way every 30 s
+//!
+//! somebody suffers, who takes, who is let go:
+//!   literally:  BC <= 0.95;  all above their quota;  all, at BC >= 0.98
+//!   by default: under way = misses/s * 100 ns / CPUs;  sweeps = under way >= 3
+//!               waits = min(1, under way), 0 if it sweeps
+//!               suffers: free, waits * (1 - occupancy / quota) >= 5 % in most of the window
+//!               takes:   above its quota, traffic >= its share of it, sweeps
+//!               let go:  quiet (under way < 5 %), or nobody free waits 5 %, or BC >= 0.98
 //! ```
 //!
 //! # Degradation
 //! A tenant whose occupancy is not known takes no part. Without a way to limit rates the second
 //! rule has no effect, and the traffic stays as it is.
 //!
+//! Misses are told by traffic: a tenant that uses little of its CPUs is not seen to suffer, and a
+//! sweep whose array would fit in what it lost counts as one that has no use for it. Shares of
+//! tenants that use nothing are not lent: among many idle groups all shares are small, and few are
+//! seen to suffer. On full channels nobody reads far ahead; there whoever moves its share of the
+//! traffic and holds more than its share takes.
+//!
 //! Source: A-19 to A-25; A-37 (4) to (7), (10) are not repeated, relaxing at 0.98 by (7).
 
-use crate::parts::check;
+mod history;
+mod params;
+mod want;
+
+pub use params::LlcBiasParams;
+
+use history::{History, Window};
 use quell_types::{Tenant, Time};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
-
-/// Parameters of `llc-bias`: the table `[law.llc-bias]`. The defaults are those of A-19.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct LlcBiasParams {
-    /// Length of an interval, in seconds.
-    pub period_s: f64,
-    /// Coefficient at which the cache counts as unfairly divided.
-    pub unfair_ratio: f64,
-    /// Traffic of the socket below which that hurts nobody, in gigabytes per second.
-    pub least_traffic_gb_per_s: f64,
-    /// Share of the cache that must be filled.
-    pub least_filled_frac: f64,
-    /// How long a slot is kept at least, in seconds.
-    pub tenure_s: f64,
-    /// How far above `unfair_ratio` culprits are relaxed.
-    pub relax_guard_ratio: f64,
-    /// Between two steps of relaxing, in seconds.
-    pub relax_period_s: f64,
-    /// Traffic at which rates are halved, in gigabytes per second.
-    pub full_gb_per_s: f64,
-    /// How far below it rates are raised.
-    pub full_guard_gb_per_s: f64,
-    /// Lowest rate in percent.
-    pub floor_percent: u32,
-    /// Step by which rates are raised, in percent; none where the throttle is not linear.
-    pub step_percent: Option<u32>,
-}
-
-impl Default for LlcBiasParams {
-    fn default() -> Self {
-        Self {
-            period_s: 5.0,
-            unfair_ratio: 0.95,
-            least_traffic_gb_per_s: 3.0,
-            least_filled_frac: 0.1,
-            tenure_s: 60.0,
-            relax_guard_ratio: 0.03,
-            relax_period_s: 30.0,
-            full_gb_per_s: 50.0,
-            full_guard_gb_per_s: 5.0,
-            floor_percent: 20,
-            step_percent: Some(10),
-        }
-    }
-}
-
-impl LlcBiasParams {
-    /// Checks them.
-    ///
-    /// # Errors
-    /// If one lies out of range.
-    pub fn validate(&self) -> Result<(), String> {
-        check(0.01..=3600.0, &[("period_s", self.period_s)])?;
-        check(0.0..=1.0, &[("unfair_ratio", self.unfair_ratio)])?;
-        check(0.0..=1.0, &[("relax_guard_ratio", self.relax_guard_ratio)])?;
-        check(0.0..=1.0, &[("least_filled_frac", self.least_filled_frac)])?;
-        check(0.0..=1e6, &[("least_traffic_gb_per_s", self.least_traffic_gb_per_s)])?;
-        check(0.0..=1e6, &[("full_gb_per_s", self.full_gb_per_s)])?;
-        check(0.0..=self.full_gb_per_s, &[("full_guard_gb_per_s", self.full_guard_gb_per_s)])?;
-        check(0.0..=86_400.0, &[("tenure_s", self.tenure_s)])?;
-        check(0.0..=86_400.0, &[("relax_period_s", self.relax_period_s)])?;
-        check(1.0..=100.0, &[("floor_percent", f64::from(self.floor_percent))])?;
-        check(1.0..=100.0, &[("step_percent", f64::from(self.step_percent.unwrap_or(1)))])
-    }
-}
-
-/// Weights of the window, the newest last.
-const WEIGHTS: [f64; 6] = [0.1, 0.1, 0.1, 0.2, 0.2, 0.3];
+use std::collections::BTreeMap;
 
 /// One tenant on a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -158,32 +126,13 @@ struct Slot {
     relaxed: Time,
 }
 
-/// What was seen lately, the newest last; begins as if all had always been fair and quiet.
-#[derive(Clone, Debug)]
-struct Window(VecDeque<f64>);
-
-impl Window {
-    fn of(value: f64) -> Self {
-        Self(std::iter::repeat_n(value, WEIGHTS.len()).collect())
-    }
-
-    fn push(&mut self, value: f64) {
-        self.0.pop_front();
-        self.0.push_back(value);
-    }
-
-    fn mean(&self) -> f64 {
-        self.0.iter().zip(WEIGHTS).map(|(value, weight)| value * weight).sum()
-    }
-}
-
 /// The controller of one socket.
 #[derive(Clone, Debug)]
 pub struct LlcBias {
     params: LlcBiasParams,
     fairness: Window,
     traffic: Window,
-    occupied: BTreeMap<Tenant, Window>,
+    lately: BTreeMap<Tenant, History>,
     slots: BTreeMap<Tenant, Slot>,
     rates: BTreeMap<Tenant, u32>,
 }
@@ -196,7 +145,7 @@ impl LlcBias {
             params,
             fairness: Window::of(1.0),
             traffic: Window::of(0.0),
-            occupied: BTreeMap::new(),
+            lately: BTreeMap::new(),
             slots: BTreeMap::new(),
             rates: BTreeMap::new(),
         }
@@ -214,12 +163,14 @@ impl LlcBias {
     /// Keeps what is known to who is there.
     fn look(&mut self, seen: &SocketReading) {
         let here = |tenant: &Tenant| seen.tenants.contains_key(tenant);
-        self.occupied.retain(|tenant, _| here(tenant));
+        self.lately.retain(|tenant, _| here(tenant));
         self.slots.retain(|tenant, _| here(tenant));
         self.rates.retain(|tenant, _| here(tenant));
         for (tenant, share) in &seen.tenants {
-            let window = self.occupied.entry(tenant.clone()).or_insert_with(|| Window::of(0.0));
-            window.push(share.occupied_bytes);
+            let percent = self.rates.get(tenant).copied().unwrap_or(100);
+            let lately = self.lately.entry(tenant.clone());
+            let history = lately.or_insert_with(|| History::new(share));
+            history.push(seen, share, percent, self.params.starved_cpu_frac);
         }
         self.fairness.push(fairness(seen));
         self.traffic.push(seen.gb_per_s);
@@ -227,39 +178,88 @@ impl LlcBias {
 
     fn act(&mut self, seen: &SocketReading) {
         let params = self.params;
-        let (fairness, traffic) = (self.fairness.mean(), self.traffic.mean());
-        let held: f64 = seen.tenants.values().map(|share| share.occupied_bytes).sum();
-        let filled = held >= params.least_filled_frac * seen.llc_bytes;
-        if fairness <= params.unfair_ratio && traffic >= params.least_traffic_gb_per_s && filled {
-            self.confine(seen);
-        } else if seen.gb_per_s >= params.full_gb_per_s {
+        // As printed nothing else is done, found or not (A-23).
+        if self.somebody_suffers(seen) && (self.confine(seen) || params.literal_fairness) {
+            return;
+        }
+        if seen.gb_per_s >= params.full_gb_per_s {
             self.halve(seen);
         } else {
             if seen.gb_per_s <= params.full_gb_per_s - params.full_guard_gb_per_s {
                 self.raise();
             }
-            if fairness >= params.unfair_ratio + params.relax_guard_ratio {
-                self.relax(seen);
-            }
+            self.relax(seen);
         }
     }
 
-    /// The tenant furthest above its quota, if any is.
+    /// Whether somebody is to be confined.
+    fn somebody_suffers(&self, seen: &SocketReading) -> bool {
+        let held: f64 = seen.tenants.values().map(|share| share.occupied_bytes).sum();
+        let filled = held >= self.params.least_filled_frac * seen.llc_bytes;
+        let moved = self.traffic.mean() >= self.params.least_traffic_gb_per_s;
+        let unfair = match self.params.literal_fairness {
+            true => self.fairness.mean() <= self.params.unfair_ratio,
+            false => self.free(seen).any(|(tenant, _)| self.lately[tenant].loses()),
+        };
+        filled && moved && unfair
+    }
+
+    /// Those who are not confined.
+    fn free<'a>(
+        &'a self,
+        seen: &'a SocketReading,
+    ) -> impl Iterator<Item = (&'a Tenant, &'a TenantShare)> {
+        seen.tenants.iter().filter(|(tenant, _)| !self.slots.contains_key(*tenant))
+    }
+
+    /// The tenant furthest above its quota, if any is, of those who may be named.
     fn culprit(&self, seen: &SocketReading) -> Option<Tenant> {
         let above = |(tenant, share): (&Tenant, &TenantShare)| {
-            let over = self.occupied.get(tenant)?.mean() - quota(seen, share);
-            (over > 0.0).then(|| (tenant.clone(), over))
+            let over = self.lately.get(tenant)?.occupied_bytes() - quota(seen, share);
+            let takes = || {
+                !self.is_held_to_the_least(seen, tenant, share) && self.presses(seen, tenant, share)
+            };
+            let named = over > 0.0 && (self.params.literal_fairness || takes());
+            named.then(|| (tenant.clone(), over))
         };
         let most = seen.tenants.iter().filter_map(above).max_by(|a, b| a.1.total_cmp(&b.1));
         most.map(|(tenant, _)| tenant)
     }
 
-    fn confine(&mut self, seen: &SocketReading) {
-        let Some(culprit) = self.culprit(seen) else { return };
-        let Some(side) = self.side_for(&culprit, seen.time) else { return };
+    /// Whether a tenant is in a slot of the least size.
+    fn is_held_to_the_least(
+        &self,
+        seen: &SocketReading,
+        tenant: &Tenant,
+        share: &TenantShare,
+    ) -> bool {
+        self.slots.get(tenant).is_some_and(|slot| slot.ways <= ways_of(seen, share))
+    }
+
+    /// Whether a tenant moves at least its share of what those move who can be held to less, and
+    /// more than it waits for; where the channels are full nobody can, and the share is enough.
+    fn presses(&self, seen: &SocketReading, tenant: &Tenant, share: &TenantShare) -> bool {
+        let (mut cpus, mut gb_per_s) = (0u32, 0.0f64);
+        for (other, its) in &seen.tenants {
+            if !self.is_held_to_the_least(seen, other, its) {
+                cpus += its.cpus;
+                gb_per_s += its.gb_per_s;
+            }
+        }
+        let fair = gb_per_s / f64::from(cpus.max(1)) * f64::from(share.cpus);
+        let rate = self.rates.get(tenant).copied().unwrap_or(100);
+        let full = seen.gb_per_s >= self.params.full_gb_per_s;
+        share.gb_per_s >= fair && (full || want::sweeps(share, rate))
+    }
+
+    /// Moves the culprit into a slot; answers whether there are both.
+    fn confine(&mut self, seen: &SocketReading) -> bool {
+        let Some(culprit) = self.culprit(seen) else { return false };
+        let Some(side) = self.side_for(&culprit, seen.time) else { return false };
         let ways = ways_of(seen, &seen.tenants[&culprit]);
         let slot = Slot { side, ways, since: seen.time, relaxed: seen.time };
         self.slots.insert(culprit, slot);
+        true
     }
 
     /// Its own slot, a free one, or that of whoever was confined for longest and long enough.
@@ -302,10 +302,16 @@ impl LlcBias {
         self.rates.retain(|_, rate| *rate < 100);
     }
 
+    /// Gives a way back to those whose time has come.
     fn relax(&mut self, seen: &SocketReading) {
         let period = self.params.relax_period_s;
-        for slot in self.slots.values_mut() {
-            if seen.time.since(slot.relaxed).as_secs_f64() >= period {
+        let wanted = self.free(seen).any(|(tenant, _)| self.lately[tenant].wants());
+        let fair = self.fairness.mean() >= self.params.unfair_ratio + self.params.relax_guard_ratio;
+        let unheeded = !self.params.literal_fairness && !wanted;
+        for (tenant, slot) in &mut self.slots {
+            let quiet = !self.params.literal_fairness && self.lately[tenant].is_quiet();
+            let due = seen.time.since(slot.relaxed).as_secs_f64() >= period;
+            if due && (fair || unheeded || quiet) {
                 slot.ways += 1;
                 slot.relaxed = seen.time;
             }

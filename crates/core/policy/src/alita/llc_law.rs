@@ -1,14 +1,14 @@
 //! Law `llc-bias`: [`LlcBias`] on every cache domain of a server.
 //!
-//! Tenants are services and batch groups alike: who takes more than its CPUs entitle it to is
-//! confined, whoever it is called. Everybody else keeps all ways, the culprit's included.
+//! Tenants are services and batch groups alike: who takes more than its CPUs entitle it to, so that
+//! somebody else starves, is confined, whoever it is called. Everybody else keeps all ways, the culprit's included.
 //!
 //! | rule | when | what |
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
-//! | `confined` | furthest above its quota while the cache is unfairly divided | ways at one end |
+//! | `confined` | furthest above its quota of those who starve somebody | ways at one end |
 //! | `halved` | the channels are full, and it moves more than its share | memory rate |
-//! | `relaxed` | fair again, or gone | all ways, full rate |
+//! | `relaxed` | quiet, wanted by nobody else, fair again, or gone | all ways, full rate |
 //!
 //! # Degradation
 //! A domain without ways that can be set, or in which fewer than two tenants tell what they hold,
@@ -197,7 +197,8 @@ mod tests {
             for (name, from) in [("a", 0), ("b", 4), ("web", 8)] {
                 let cpus: CpuSet = (from..from + 4).collect();
                 let knob = Knob::Cpus { tenant: name.into() };
-                seen = seen.memory(name, 5e9).knob(knob, Setting::Cpus(cpus));
+                let traffic = if name == "a" { 12e9 } else { 2e9 };
+                seen = seen.memory(name, traffic).knob(knob, Setting::Cpus(cpus));
             }
             let seen = seen
                 .of_batch("a", |b| b.llc_bytes = Ok((size as f64 * a) as u64))

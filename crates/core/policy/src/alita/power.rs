@@ -10,6 +10,11 @@
 //! most of them are busy is *noisy*. Its clocks go down a step in each loop in which the socket is
 //! above its quota, and everybody's go up again, a step a loop, once it is well below.
 //!
+//! A socket at its own limit draws just that, however much it is asked for: how far the clocks must
+//! come down cannot be read from its power. So the step grows with each loop in a row that did not
+//! help (`step_growth_parts`; A-28 takes one level each time), and is small again after one that
+//! did. Too deep is made good in single steps up.
+//!
 //! # Units
 //! Watts, degrees Celsius, shares of time; levels in parts as in the crate's other clocks.
 //!
@@ -18,8 +23,9 @@
 //! each loop and socket: P <= 140 W: each clock that is held back goes up a step
 //!                       P >= 150 W: noisy = mean temperature of the tenant's CPUs >= the socket's
 //!                                   and half of them busier than 50 %
-//!                                   each CPU of a noisy tenant goes down a step, never below 1
-//!                       between: nothing
+//!                                   each CPU of a noisy tenant goes down a step, never below 1;
+//!                                   the next step is larger by `step_growth_parts`
+//!                       between: nothing; below 150 W the step is the first again
 //! remembering variant (beta): CPUs once noisy go on down while P >= 150 W, even if they have
 //!                       cooled, until their clock is whole again
 //! ```
@@ -46,8 +52,10 @@ pub struct PowerThrottleParams {
     pub least_cpus: u32,
     /// Whether CPUs that were noisy are remembered (beta).
     pub remembers: bool,
-    /// Levels that a noisy tenant's clocks lose in a loop; they gain one.
+    /// Levels that a noisy tenant's clocks lose in the first loop at the quota; they gain one.
     pub step_parts: u32,
+    /// Levels more that they lose in each further loop in a row.
+    pub step_growth_parts: u32,
 }
 
 impl Default for PowerThrottleParams {
@@ -59,6 +67,7 @@ impl Default for PowerThrottleParams {
             least_cpus: 4,
             remembers: true,
             step_parts: 1,
+            step_growth_parts: 1,
         }
     }
 }
@@ -83,13 +92,16 @@ pub struct PowerThrottle {
     parts: u32,
     levels: BTreeMap<u32, u32>,
     noisy: CpuSet,
+    /// Loops in a row at the quota, before this one.
+    in_vain: u32,
 }
 
 impl PowerThrottle {
     /// Nobody is held back; clocks are set in so many parts (8 or 16).
     #[must_use]
     pub fn new(params: PowerThrottleParams, parts: u32) -> Self {
-        Self { params, parts: parts.max(2), levels: BTreeMap::new(), noisy: CpuSet::new() }
+        let (levels, noisy) = (BTreeMap::new(), CpuSet::new());
+        Self { params, parts: parts.max(2), levels, noisy, in_vain: 0 }
     }
 
     /// One loop. Answers with the level of each CPU that is held back, in parts.
@@ -98,18 +110,29 @@ impl PowerThrottle {
         seen: &SocketPower,
         tenants: &BTreeMap<Tenant, CpuSet>,
     ) -> BTreeMap<u32, u32> {
-        let PowerThrottleParams { quota_w, guard_w, remembers, step_parts, .. } = self.params;
-        if seen.power.0 <= quota_w - guard_w {
-            self.raise();
-        } else if seen.power.0 >= quota_w {
-            let now = self.noisy_cpus(seen, tenants);
-            self.noisy = if remembers { self.noisy.union(&now) } else { now };
-            for cpu in self.noisy.iter() {
-                let level = self.levels.entry(cpu).or_insert(self.parts);
-                *level = level.saturating_sub(step_parts).max(1);
+        let PowerThrottleParams { quota_w, guard_w, .. } = self.params;
+        if seen.power.0 >= quota_w {
+            self.lower(seen, tenants);
+        } else {
+            self.in_vain = 0;
+            if seen.power.0 <= quota_w - guard_w {
+                self.raise();
             }
         }
         self.levels.clone()
+    }
+
+    /// A step down for the noisy, larger than the last one if that was not enough.
+    fn lower(&mut self, seen: &SocketPower, tenants: &BTreeMap<Tenant, CpuSet>) {
+        let now = self.noisy_cpus(seen, tenants);
+        self.noisy = if self.params.remembers { self.noisy.union(&now) } else { now };
+        let growth = self.params.step_growth_parts.saturating_mul(self.in_vain);
+        let step = self.params.step_parts.saturating_add(growth);
+        for cpu in self.noisy.iter() {
+            let level = self.levels.entry(cpu).or_insert(self.parts);
+            *level = level.saturating_sub(step).max(1);
+        }
+        self.in_vain = if self.noisy.is_empty() { 0 } else { self.in_vain.saturating_add(1) };
     }
 
     /// Forgets all CPUs but these: they belong to somebody else now, or may not be held back.
@@ -182,7 +205,8 @@ mod tests {
     }
 
     fn throttle(remembers: bool) -> PowerThrottle {
-        PowerThrottle::new(PowerThrottleParams { remembers, ..Default::default() }, 16)
+        let params = PowerThrottleParams { remembers, step_growth_parts: 0, ..Default::default() };
+        PowerThrottle::new(params, 16)
     }
 
     #[test]
@@ -225,10 +249,20 @@ mod tests {
 
     #[test]
     fn a_larger_step_goes_down_faster_and_up_as_slowly() {
-        let params = PowerThrottleParams { step_parts: 3, ..Default::default() };
+        let params =
+            PowerThrottleParams { step_parts: 3, step_growth_parts: 0, ..Default::default() };
         let mut power = PowerThrottle::new(params, 16);
         let mut level = |watts| power.step(&socket(watts, 80.0, 0.9), &tenants())[&0];
         assert_eq!([170.0, 170.0, 140.0].map(&mut level), [13, 10, 11]);
+    }
+
+    #[test]
+    fn a_step_that_did_not_help_is_followed_by_a_larger_one_and_one_that_did_by_the_first() {
+        let mut power = PowerThrottle::new(PowerThrottleParams::default(), 16);
+        let mut level = |watts| power.step(&socket(watts, 80.0, 0.9), &tenants())[&0];
+        assert_eq!([165.0, 165.0, 165.0, 165.0].map(&mut level), [15, 13, 10, 6]);
+        assert_eq!([145.0, 150.0, 150.0].map(&mut level), [6, 5, 3]);
+        assert_eq!([140.0, 150.0].map(&mut level), [4, 3]);
     }
 
     #[test]

@@ -98,9 +98,12 @@ pub struct PowerParams {
     /// Whether CPUs that were noisy go on down after they have cooled, while the socket is at its
     /// quota.
     pub remembers: bool,
-    /// Levels of sixteen (or eight) that a noisy tenant's clocks lose in a loop; they gain one.
-    /// A-28 takes one; a socket that is far above its quota is below it sooner with more.
+    /// Levels of sixteen (or eight) that a noisy tenant's clocks lose in the first loop at the
+    /// quota; they gain one.
     pub step_parts: u32,
+    /// Levels more that they lose in each further loop in a row, since a socket at its limit does
+    /// not show how much it is asked for. A-28: 0.
+    pub step_growth_parts: u32,
     /// By what cores are slowed.
     pub actuator: PowerActuator,
     /// Groups, and services by name, that alone may be held back; empty = every batch group.
@@ -120,6 +123,7 @@ impl Default for PowerParams {
             least_cpus: of.least_cpus,
             remembers: of.remembers,
             step_parts: of.step_parts,
+            step_growth_parts: of.step_growth_parts,
             actuator: PowerActuator::default(),
             allow: Vec::new(),
             deny: Vec::new(),
@@ -138,6 +142,7 @@ impl PowerParams {
         check(0.0..=self.quota_w, &[("guard_w", self.guard_w)])?;
         check(0.0..=1.0, &[("busy_frac", self.busy_frac)])?;
         check(1.0..=1024.0, &[("least_cpus", f64::from(self.least_cpus))])?;
+        check(0.0..=15.0, &[("step_growth_parts", f64::from(self.step_growth_parts))])?;
         check(1.0..=15.0, &[("step_parts", f64::from(self.step_parts))])
     }
 
@@ -149,6 +154,7 @@ impl PowerParams {
             least_cpus: self.least_cpus,
             remembers: self.remembers,
             step_parts: self.step_parts,
+            step_growth_parts: self.step_growth_parts,
         }
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! # Idea
 //! The cache is cut into *regions*: ways that the same classes may fill. A class inserts into its
-//! regions in proportion to their size, as long as its working set has lines elsewhere. Insertions
+//! regions in proportion to their size, as long as its working set has lines elsewhere: what rivals
+//! push out of one region comes back into all of them, and stays where nobody pushes. Insertions
 //! fill what is free; in a full region each replaces any line with equal chance, so with a size S
 //! and insertions R in all, `d o_i/dt = r_i - R * o_i / S`: first-order dynamics whose rest point
 //! is a share in proportion to insertions.
@@ -27,18 +28,33 @@ struct Region {
 }
 
 impl Region {
-    /// Adds what comes in; nobody holds more than its part of the working set. Answers the sum.
-    fn grow(&mut self, seconds: f64, inserts: &[f64], most: &[f64], rooms: &[f64]) -> f64 {
+    /// Adds what comes in, of each holder as much as its working set has elsewhere. Answers the sum.
+    fn grow(&mut self, seconds: f64, inserts: &[f64], most: &[f64], holders: &[Holder]) -> f64 {
         let size = self.bytes;
         self.grown.clone_from(&self.held);
         for (i, held) in self.grown.iter_mut().enumerate() {
             if self.allowed[i] && inserts[i] > 0.0 {
-                let into = seconds * inserts[i] * size / rooms[i];
-                *held = (*held + into).min(held.max(most[i] * size / rooms[i]));
+                let holder = &holders[i];
+                let into = seconds * inserts[i] * size / holder.room;
+                // In several regions the working set bounds the sum, by `part`.
+                let bound = if holder.regions > 1 { f64::INFINITY } else { most[i] };
+                *held = (*held + into * holder.part).min(held.max(bound));
             }
         }
         self.grown.iter().sum()
     }
+}
+
+/// Where one holder inserts.
+#[derive(Clone, Debug)]
+struct Holder {
+    mask: u64,
+    /// Bytes that it may fill.
+    room: f64,
+    /// Regions that it may fill.
+    regions: usize,
+    /// The part of its insertions in this step that its working set has lines for.
+    part: f64,
 }
 
 /// One cache with its holders.
@@ -46,33 +62,31 @@ impl Region {
 pub(crate) struct CacheState {
     way_bytes: f64,
     ways: u32,
-    masks: Vec<u64>,
-    /// Bytes that each holder may fill.
-    rooms: Vec<f64>,
+    holders: Vec<Holder>,
     regions: Vec<Region>,
 }
 
 impl CacheState {
     pub(crate) fn new(bytes: f64, ways: u32) -> Self {
         let way_bytes = bytes / f64::from(ways);
-        Self { way_bytes, ways, masks: Vec::new(), rooms: Vec::new(), regions: Vec::new() }
+        Self { way_bytes, ways, holders: Vec::new(), regions: Vec::new() }
     }
 
     /// A new holder that may fill these ways; answers its number.
     pub(crate) fn add(&mut self, mask: u64) -> usize {
-        self.masks.push(mask);
+        self.holders.push(Holder { mask, room: 0.0, regions: 0, part: 1.0 });
         for region in &mut self.regions {
             region.held.push(0.0);
             region.allowed.push(false);
         }
         self.cut();
-        self.masks.len() - 1
+        self.holders.len() - 1
     }
 
     /// Another mask. What lies outside stays until others push it out.
     pub(crate) fn set_mask(&mut self, holder: usize, mask: u64) {
-        if self.masks[holder] != mask {
-            self.masks[holder] = mask;
+        if self.holders[holder].mask != mask {
+            self.holders[holder].mask = mask;
             self.cut();
         }
     }
@@ -95,9 +109,7 @@ impl CacheState {
     /// Cuts the ways anew after masks have changed; lines stay where they are, spread evenly over
     /// the ways of their old region.
     fn cut(&mut self) {
-        let holders = self.masks.len();
-        let room = |mask: &u64| f64::from(mask.count_ones().max(1)) * self.way_bytes;
-        self.rooms = self.masks.iter().map(room).collect();
+        let holders = self.holders.len();
         let old = std::mem::take(&mut self.regions);
         let ways_of_old: Vec<f64> = old.iter().map(|r| r.bytes / self.way_bytes).collect();
         let mut old_index = (0..old.len())
@@ -105,7 +117,7 @@ impl CacheState {
             .collect::<Vec<_>>()
             .into_iter();
         for way in 0..self.ways {
-            let allowed: Vec<bool> = self.masks.iter().map(|mask| mask >> way & 1 == 1).collect();
+            let allowed: Vec<bool> = self.holders.iter().map(|h| h.mask >> way & 1 == 1).collect();
             if self.regions.last().is_none_or(|last| last.allowed != allowed) {
                 self.regions.push(Region {
                     bytes: 0.0,
@@ -122,15 +134,39 @@ impl CacheState {
                 }
             }
         }
+        self.count_rooms();
+    }
+
+    /// How much each holder may fill, and in how many regions.
+    fn count_rooms(&mut self) {
+        for (i, holder) in self.holders.iter_mut().enumerate() {
+            holder.room = f64::from(holder.mask.count_ones().max(1)) * self.way_bytes;
+            holder.regions = self.regions.iter().filter(|region| region.allowed[i]).count();
+            holder.part = 1.0;
+        }
+    }
+
+    /// Bounds what comes in of those who insert into several regions.
+    fn bound(&mut self, seconds: f64, inserts: &[f64], most: &[f64]) {
+        for (i, holder) in self.holders.iter_mut().enumerate() {
+            if holder.regions > 1 && inserts[i] > 0.0 {
+                let here = self.regions.iter().filter(|region| region.allowed[i]);
+                let held: f64 = here.map(|region| region.held[i]).sum();
+                holder.part = ((most[i] - held).max(0.0) / (seconds * inserts[i])).min(1.0);
+            }
+        }
     }
 
     /// Lets `seconds` pass with these insertions (bytes/s) and working sets (bytes). Answers the
     /// largest change as a share of the cache.
     pub(crate) fn step(&mut self, seconds: f64, inserts: &[f64], most: &[f64]) -> f64 {
         let whole = self.way_bytes * f64::from(self.ways);
+        if self.regions.len() > 1 {
+            self.bound(seconds, inserts, most);
+        }
         let mut moved: f64 = 0.0;
         for region in &mut self.regions {
-            let all = region.grow(seconds, inserts, most, &self.rooms);
+            let all = region.grow(seconds, inserts, most, &self.holders);
             let kept = if all > region.bytes { region.bytes / all } else { 1.0 };
             for (held, grown) in region.held.iter_mut().zip(&region.grown) {
                 let next = grown * kept;
@@ -186,6 +222,19 @@ mod tests {
         settle(&mut cache, &[1e8, 1e10], &[5.0 * MIB, 8.0 * MIB]);
         assert!((cache.held(a) / MIB - 5.0).abs() < 1e-6, "{}", cache.held(a) / MIB);
         assert!((cache.held(b) / MIB - 8.0).abs() < 1e-6, "{}", cache.held(b) / MIB);
+    }
+
+    #[test]
+    fn who_is_pushed_out_of_a_corner_finds_room_in_the_rest() {
+        let mut cache = CacheState::new(16.0 * MIB, 16);
+        let (service, sweep) = (cache.add(0xffff), cache.add(0x000f));
+        settle(&mut cache, &[1e8, 1e10], &[8.0 * MIB, 1e9]);
+        let held = cache.held(service) / MIB;
+        assert!(
+            held > 7.9 && held <= 8.0 + 1e-9,
+            "its working set, in twelve ways of its own: {held}"
+        );
+        assert!((cache.held(sweep) / MIB - 4.0).abs() < 0.1);
     }
 
     #[test]

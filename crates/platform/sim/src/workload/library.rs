@@ -3,6 +3,7 @@
 //! Sizes of arrays are those of the sources; rates are assumed until they are calibrated
 //! (`docs/experiments/simulator.md`).
 
+use super::cachebench::cachebench;
 use super::{MissCurve, Phase, Program};
 use crate::calibrated;
 
@@ -16,6 +17,7 @@ pub const PROGRAMS: &[Named] = &[
     ("integer", integer),
     ("stream-llc", stream_llc),
     ("stream-dram", stream_dram),
+    ("cachebench", cachebench),
     ("split-lock", split_lock),
     ("power-virus", power_virus),
     ("iperf", iperf),

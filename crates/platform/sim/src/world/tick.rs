@@ -72,10 +72,11 @@ impl World {
 
     fn count_traffic(&mut self) {
         for index in &self.active {
+            let lines = self.phase_of(&self.cells[*index]).lines_per_miss();
             let cell = &mut self.cells[*index];
             cell.bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
-            self.groups[self.works[cell.work].group].traffic_bytes += cell.bytes;
-            self.traffic_bytes += cell.bytes;
+            self.groups[self.works[cell.work].group].traffic_bytes += cell.bytes * lines;
+            self.traffic_bytes += cell.bytes * lines;
         }
     }
 
@@ -304,7 +305,10 @@ impl World {
         let held = self.held_back(index);
         let passes = cell.effective_ns / span_ns * 1e9;
         Some(Demand {
-            scale: passes * cell.mpki / 1000.0 * LINE * share,
+            scale: passes * cell.mpki / 1000.0
+                * LINE
+                * share
+                * self.phase_of(cell).lines_per_miss(),
             fixed: cell.cycles * cell.ran_ns / cell.ghz_ns + (elsewhere + links) * held,
             waiting: waiting * held,
         })
@@ -319,7 +323,8 @@ impl World {
                 continue;
             }
             let home = self.socket_of(cell.domain);
-            let bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
+            let lines = self.phase_of(cell).lines_per_miss();
+            let bytes = cell.instructions * cell.mpki / 1000.0 * LINE * lines;
             let load = bytes / span_ns * 1e9 / self.machine.memory.link_bytes_per_s;
             for (node, share) in &self.works[cell.work].pages {
                 let socket = self.shape.node_socket[*node];

@@ -1,6 +1,7 @@
 //! Tests of biased isolation: worked values of the spec and small divisions.
 
 use super::*;
+use proptest::prelude::*;
 use std::time::Duration;
 
 const MIB: f64 = 1_048_576.0;
@@ -38,6 +39,11 @@ fn play(
     (0..intervals).map(step).last().unwrap()
 }
 
+/// The rule as it is printed.
+fn literal() -> LlcBias {
+    LlcBias::new(LlcBiasParams { literal_fairness: true, ..LlcBiasParams::default() })
+}
+
 fn names(limits: &BTreeMap<Tenant, Bias>) -> Vec<&str> {
     limits.keys().map(Tenant::as_str).collect()
 }
@@ -68,17 +74,17 @@ fn the_worked_masks_of_slots() {
 
 #[test]
 fn who_takes_too_much_is_confined_and_the_others_keep_everything() {
-    let mut bias = LlcBias::new(LlcBiasParams::default());
+    let mut bias = literal();
     assert!(play(&mut bias, 0, 1, [80.0, 10.0, 10.0], [5.0; 3]).is_empty(), "a moment");
     let limits = play(&mut bias, 5, 5, [80.0, 10.0, 10.0], [5.0; 3]);
     assert_eq!(limits, BTreeMap::from([("a".into(), Bias { ways: 0x600, percent: 100 })]));
-    let quiet = &mut LlcBias::new(LlcBiasParams::default());
+    let quiet = &mut literal();
     assert!(play(quiet, 0, 9, [80.0, 10.0, 10.0], [0.5; 3]).is_empty(), "no traffic, no harm");
 }
 
 #[test]
 fn two_slots_and_the_third_waits_for_a_tenure() {
-    let mut bias = LlcBias::new(LlcBiasParams::default());
+    let mut bias = literal();
     play(&mut bias, 0, 6, [80.0, 10.0, 10.0], [5.0; 3]);
     let two = play(&mut bias, 30, 5, [5.0, 90.0, 5.0], [5.0; 3]);
     assert_eq!(names(&two), ["a", "b"]);
@@ -92,7 +98,7 @@ fn two_slots_and_the_third_waits_for_a_tenure() {
 
 #[test]
 fn once_it_is_fair_a_culprit_gets_all_ways_back_within_eleven_periods() {
-    let mut bias = LlcBias::new(LlcBiasParams::default());
+    let mut bias = literal();
     play(&mut bias, 0, 6, [80.0, 10.0, 10.0], [5.0; 3]);
     let mut intervals = 0;
     while !play(&mut bias, 30 + 5 * intervals, 1, [34.0, 33.0, 33.0], [5.0; 3]).is_empty() {
@@ -117,10 +123,165 @@ fn full_channels_halve_the_rates_of_those_above_their_share() {
 
 #[test]
 fn alone_on_a_socket_nobody_is_limited_and_who_leaves_is_forgotten() {
-    let mut bias = LlcBias::new(LlcBiasParams::default());
+    let mut bias = literal();
     play(&mut bias, 0, 6, [80.0, 10.0, 10.0], [5.0; 3]);
     let mut alone = socket(30, [80.0, 10.0, 10.0], [5.0; 3]);
     alone.tenants.retain(|name, _| name.as_str() == "b");
     assert!(bias.step(&alone).is_empty());
     assert!(bias.slots.is_empty());
+}
+
+/// Twelve GB/s of four CPUs are read ahead, two are waited for, and 0.05 cost nobody a twentieth of
+/// its time.
+const SWEEP: f64 = 12.0;
+const WAITS: f64 = 2.0;
+const NOTHING: f64 = 0.05;
+
+/// Shares in percent, traffic in GB/s, who is named by default, who literally.
+type Row = ([f64; 3], [f64; 3], &'static [&'static str], &'static [&'static str]);
+
+#[test]
+fn somebody_must_starve_and_only_a_sweep_that_takes_from_it_is_named() {
+    let table: [Row; 9] = [
+        // Two equal polluters: fair by the coefficient.
+        ([45.0, 45.0, 10.0], [SWEEP, SWEEP, WAITS], &["a", "b"], &[]),
+        ([60.0, 20.0, 20.0], [SWEEP, WAITS, WAITS], &["a"], &[]),
+        ([47.0, 47.0, 6.0], [SWEEP, SWEEP, WAITS], &["a", "b"], &["b"]),
+        ([80.0, 10.0, 10.0], [SWEEP, WAITS, NOTHING], &["a"], &["a"]),
+        // A large footprint that nobody suffers from.
+        ([80.0, 10.0, 10.0], [SWEEP, NOTHING, NOTHING], &[], &["a"]),
+        // Two that want the same, and one of them gets more of it.
+        ([80.0, 10.0, 10.0], [WAITS, WAITS, WAITS], &[], &["a"]),
+        // It fills what two that are small leave.
+        ([10.0, 10.0, 80.0], [SWEEP, SWEEP, WAITS], &[], &["c"]),
+        // Nearly fair, but what two sweeps have of it is no use to them.
+        ([39.0, 36.0, 25.0], [SWEEP, SWEEP, WAITS], &["a", "b"], &[]),
+        ([33.0, 35.0, 32.0], [SWEEP, SWEEP, WAITS], &[], &[]),
+    ];
+    for (percent, traffic, named, literally) in table {
+        let limits = play(&mut LlcBias::new(LlcBiasParams::default()), 0, 6, percent, traffic);
+        assert_eq!(names(&limits), named, "{percent:?} {traffic:?}");
+        let printed = play(&mut literal(), 0, 6, percent, traffic);
+        assert_eq!(names(&printed), literally, "{percent:?} {traffic:?}, literally");
+    }
+}
+
+#[test]
+fn who_fills_what_the_confined_leave_is_not_the_next() {
+    let mut bias = LlcBias::new(LlcBiasParams::default());
+    let two = play(&mut bias, 0, 5, [45.0, 45.0, 10.0], [SWEEP, SWEEP, WAITS]);
+    assert_eq!(names(&two), ["a", "b"], "within 30 s (A-36)");
+    for interval in 0..60 {
+        let from_s = 25 + 5 * interval;
+        let later = play(&mut bias, from_s, 1, [15.0, 15.0, 70.0], [SWEEP, SWEEP, WAITS]);
+        assert_eq!(later, two, "held while the third has use for more");
+    }
+}
+
+#[test]
+fn polluters_that_stop_have_all_ways_within_eleven_periods_whoever_holds_the_cache() {
+    let mut bias = LlcBias::new(LlcBiasParams::default());
+    play(&mut bias, 0, 6, [45.0, 45.0, 10.0], [SWEEP, SWEEP, WAITS]);
+    let mut seconds = 30;
+    while !play(&mut bias, seconds, 1, [1.0, 1.0, 98.0], [0.0, 0.0, WAITS]).is_empty() {
+        seconds += 5;
+        assert!(seconds <= 30 + 11 * 30, "A-36");
+    }
+}
+
+#[test]
+fn polluters_are_let_go_when_nobody_is_left_to_suffer() {
+    let mut bias = LlcBias::new(LlcBiasParams::default());
+    play(&mut bias, 0, 6, [45.0, 45.0, 10.0], [SWEEP, SWEEP, WAITS]);
+    let freed = play(&mut bias, 30, 68, [50.0, 50.0, 0.0], [SWEEP, SWEEP, 0.0]);
+    assert!(freed.is_empty(), "{freed:?}");
+    let again = play(&mut bias, 370, 5, [45.0, 45.0, 10.0], [SWEEP, SWEEP, WAITS]);
+    assert_eq!(names(&again), ["a", "b"], "and held again when somebody is");
+}
+
+#[test]
+fn a_throttled_sweep_is_still_one() {
+    let four = |gb_per_s| TenantShare { cpus: 4, occupied_bytes: MIB, gb_per_s };
+    assert!(want::sweeps(&four(SWEEP), 100) && !want::sweeps(&four(SWEEP / 4.0), 100));
+    assert!(want::sweeps(&four(SWEEP / 4.0), 25));
+    assert_eq!(want::waiting_frac(&four(SWEEP), 100), 0.0, "nobody waits for what is read ahead");
+    assert!((want::waiting_frac(&four(0.256), 100) - 0.1).abs() < 1e-12, "a million lines/s each");
+}
+
+/// Tenants with shares of the cache and traffic per CPU.
+fn mixed(second: u64, tenants: &[(u32, f64, f64)]) -> SocketReading {
+    let all: f64 = tenants.iter().map(|tenant| tenant.1).sum();
+    let share = |(cpus, weight, gb_per_s): &(u32, f64, f64)| TenantShare {
+        cpus: *cpus,
+        occupied_bytes: weight / all.max(1e-9) * 33.0 * MIB,
+        gb_per_s: gb_per_s * f64::from(*cpus),
+    };
+    let named = |(index, tenant): (usize, &(u32, f64, f64))| {
+        (Tenant::from(format!("t{index}").as_str()), share(tenant))
+    };
+    let seen = socket(second, [0.0; 3], [0.0; 3]);
+    let tenants: BTreeMap<Tenant, TenantShare> = tenants.iter().enumerate().map(named).collect();
+    let gb_per_s = tenants.values().map(|share| share.gb_per_s).sum();
+    SocketReading { tenants, gb_per_s, ..seen }
+}
+
+/// Whether somebody could suffer here, and whether somebody could be the reason.
+fn in_question(seen: &SocketReading) -> (bool, bool) {
+    let all = || seen.tenants.values();
+    let lacks = |share: &&TenantShare| share.occupied_bytes < quota(seen, share);
+    let suffers = all().any(|s| lacks(&s) && want::waiting_frac(s, 100) >= 0.05);
+    let full = seen.gb_per_s >= 50.0;
+    (suffers, full || all().any(|s| want::sweeps(s, 100)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_is_confined_where_nobody_suffers_or_nobody_sweeps(
+        phases in proptest::collection::vec(
+            proptest::collection::vec((1u32..9, 0.0f64..1.0, 0.0f64..2.1), 2..6),
+            1..6,
+        ),
+    ) {
+        let mut bias = LlcBias::new(LlcBiasParams::default());
+        let (mut suffered, mut swept, mut second) = (false, false, 0);
+        for tenants in &phases {
+            let seen = mixed(second, tenants);
+            let (suffers, sweeps) = in_question(&seen);
+            (suffered, swept) = (suffered || suffers, swept || sweeps);
+            for _ in 0..7 {
+                let time = Time(0) + Duration::from_secs(second);
+                bias.step(&SocketReading { time, ..seen.clone() });
+                second += 5;
+                prop_assert!(bias.slots.len() <= 2);
+                prop_assert!(bias.slots.is_empty() || (suffered && swept), "{:?}", bias.slots);
+            }
+        }
+    }
+
+    #[test]
+    fn equal_polluters_beside_one_that_starves_are_confined_and_it_never_is(
+        polluters in 1usize..4,
+        cpus in 2u32..9,
+        part in 0.0f64..0.9,
+        traffic in 0.1f64..1.0,
+    ) {
+        // A polluter holds at least twice what the victim does.
+        let victim = part / (2.0 * polluters as f64 + 1.0);
+        let one = (1.0 - victim) / polluters as f64;
+        // Together they do not fill the channels.
+        let swept = (40.0 / (polluters as f64 * f64::from(cpus)) - traffic).min(4.0);
+        prop_assume!(swept >= 2.0);
+        let mut tenants = vec![(cpus, victim, traffic)];
+        tenants.extend(std::iter::repeat_n((cpus, one, swept), polluters));
+        let mut bias = LlcBias::new(LlcBiasParams::default());
+        for interval in 0..24 {
+            bias.step(&mixed(5 * interval, &tenants));
+            prop_assert!(!bias.slots.contains_key(&Tenant::from("t0")));
+            if interval >= 5 {
+                prop_assert_eq!(bias.slots.len(), polluters.min(2), "within 30 s");
+            }
+        }
+    }
 }

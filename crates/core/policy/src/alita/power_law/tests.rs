@@ -49,13 +49,18 @@ impl Run {
     }
 }
 
+/// A step of one level each time, as A-28 is printed.
+fn literal() -> PowerParams {
+    PowerParams { step_growth_parts: 0, ..PowerParams::default() }
+}
+
 fn machine() -> crate::testing::SetupBuilder {
     setup(16).service("web", 10.0, 100.0).batch("virus").batch("calm")
 }
 
 #[test]
 fn only_the_warm_and_busy_are_slowed_a_step_a_loop_and_freed_in_sixteen() {
-    let mut run = Run::new(machine().duty(16).build(), PowerParams::default());
+    let mut run = Run::new(machine().duty(16).build(), literal());
     run.play(3, 160.0);
     let expected: Vec<(u32, Setting)> = (0..8).map(|cpu| (cpu, Setting::Duty(13))).collect();
     assert_eq!(run.held(), expected);
@@ -73,7 +78,7 @@ fn only_the_warm_and_busy_are_slowed_a_step_a_loop_and_freed_in_sixteen() {
 #[test]
 fn who_gets_a_core_between_two_loops_has_its_clock_back_within_a_second() {
     for machine in [machine().duty(16), machine().frequency(1_000_000, 3_200_000)] {
-        let mut run = Run::new(machine.build(), PowerParams::default());
+        let mut run = Run::new(machine.build(), literal());
         run.play(3, 160.0);
         let before = run.held();
         assert_eq!(before.len(), 8);
@@ -89,7 +94,7 @@ fn who_gets_a_core_between_two_loops_has_its_clock_back_within_a_second() {
 #[test]
 fn the_plain_variant_lets_go_of_who_has_cooled() {
     for (remembers, parts) in [(true, 14), (false, 15)] {
-        let params = PowerParams { remembers, ..PowerParams::default() };
+        let params = PowerParams { remembers, ..literal() };
         let mut run = Run::new(machine().duty(16).build(), params);
         run.play(1, 160.0);
         run.attacker = (40.0, 1.0);
@@ -100,8 +105,7 @@ fn the_plain_variant_lets_go_of_who_has_cooled() {
 
 #[test]
 fn without_clocks_top_frequencies_are_lowered() {
-    let mut run =
-        Run::new(machine().frequency(1_000_000, 3_200_000).build(), PowerParams::default());
+    let mut run = Run::new(machine().frequency(1_000_000, 3_200_000).build(), literal());
     run.play(2, 160.0);
     assert_eq!(run.held().len(), 8);
     assert_eq!(run.held()[0].1, Setting::Frequency(Kilohertz(2_800_000)));
@@ -118,7 +122,7 @@ fn a_frequency_domain_that_somebody_else_shares_is_left_alone() {
         Knob::FrequencyMax { cpu } => [0, 6, 12].contains(cpu),
         _ => true,
     });
-    let mut run = Run::new(setup, PowerParams::default());
+    let mut run = Run::new(setup, literal());
     run.play(1, 160.0);
     assert_eq!(run.held(), [(0, Setting::Frequency(Kilohertz(3_000_000)))]);
 }
@@ -131,7 +135,7 @@ fn shared_cores_services_spared_groups_and_small_ones_are_left_alone() {
         run.play(5, 160.0);
         run.held().len()
     };
-    let usual = PowerParams::default;
+    let usual = literal;
     assert_eq!(with(usual(), vec![("web", "8-11"), ("virus", "0-7"), ("calm", "0-7")]), 0);
     assert_eq!(with(usual(), vec![("web", "0-7"), ("virus", "8-11"), ("calm", "12-15")]), 0);
     assert_eq!(with(usual(), vec![("web", "8-11"), ("virus", "0-2"), ("calm", "12-15")]), 0);
@@ -141,17 +145,17 @@ fn shared_cores_services_spared_groups_and_small_ones_are_left_alone() {
 
 #[test]
 fn who_moves_away_is_free_and_a_lack_of_readings_blames_nobody() {
-    let mut run = Run::new(machine().duty(16).build(), PowerParams::default());
+    let mut run = Run::new(machine().duty(16).build(), literal());
     run.play(2, 160.0);
     run.sets = vec![("web", "4-11"), ("virus", "0-3"), ("calm", "12-15")];
     run.play(1, 145.0);
     let held: Vec<u32> = run.held().iter().map(|(cpu, _)| *cpu).collect();
     assert_eq!(held, [0, 1, 2, 3]);
-    let mut blind = Run::new(machine().duty(16).build(), PowerParams::default());
+    let mut blind = Run::new(machine().duty(16).build(), literal());
     let seen = observe(&blind.setup, 0.0).power(&[170.0]);
     blind.standing.step(&mut blind.law, &blind.setup, seen);
     assert!(blind.held().is_empty());
-    let none = PowerLaw::new(PowerParams::default());
+    let none = PowerLaw::new(literal());
     assert!(none.degradations(&machine().build())[0].contains("nobody is slowed"));
 }
 
