@@ -3,7 +3,15 @@
 use quell_calibrate::{Effort, Guess, calibrate, calibrate_others, report};
 
 /// Cells of other sources that are outside their tolerance.
-const MISSED: &[(&str, usize)] = &[("mcf", 1), ("memcached", 15), ("states", 0), ("vm2-xeon", 5)];
+const MISSED: &[(&str, usize)] = &[
+    ("mcf", 1),
+    ("memcached", 15),
+    ("states", 0),
+    ("websearch", 0),
+    ("ml_cluster", 2),
+    ("memkeyval", 0),
+    ("vm2-xeon", 5),
+];
 
 #[test]
 fn shipped_numbers_keep_the_cells_that_the_document_says() {
