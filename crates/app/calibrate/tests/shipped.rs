@@ -33,6 +33,16 @@ fn shipped_numbers_keep_the_cells_that_the_document_says() {
 }
 
 #[test]
+fn the_shape_of_websearch_is_what_the_document_says() {
+    let report = report(&Guess::shipped(), 300, Vec::new());
+    let shape: Vec<_> = report.predictions.iter().filter(|p| p.source == "H-7").collect();
+    assert_eq!(shape.len(), 5);
+    // The load grows with cores, and never falls with cache; it does not saturate early.
+    let missed: Vec<_> = shape.iter().filter(|p| !p.held).collect();
+    assert!(missed.len() <= 1 && missed.iter().all(|p| p.what.contains("quarter")), "{missed:#?}");
+}
+
+#[test]
 fn a_search_repeats_to_the_bit_and_never_makes_things_worse() {
     let effort = Effort {
         search_requests: 300,
