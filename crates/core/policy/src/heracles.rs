@@ -46,9 +46,8 @@
 //! judged by its traffic per CPU second falling by `benefit_frac`, for want of a measure of its
 //! progress. "Look again" waits `settle_s`. Slack is that of the newest tail (of a second, longer
 //! where requests are few); the paper has the tail of all requests since the last round. With
-//! `slack_window_s` its mean over so many seconds counts, which chance moves less; a tail beyond
-//! the objective counts at once. A cut leaves batch one core. The cool-down comes on top of the
-//! period.
+//! `slack_window_s` its mean over so many seconds counts, which chance moves less. A cut leaves
+//! batch one core. The cool-down comes on top of the period.
 //!
 //! **Degradation.** No peak traffic given: no limit, only the test whether traffic fell. No
 //! traffic readings: no cache growth, batch keeps its first tenth and cores grow by slack alone.
@@ -235,7 +234,7 @@ impl Policy for Heracles {
     fn step(&mut self, setup: &Setup, observation: &Observation) -> Vec<Proposal> {
         let mut scene = Scene::new(setup, observation);
         let (now, slack) = (scene.now(), scene.worst.slack);
-        scene.worst.slack = self.recent.judged(now, slack, self.params.slack_window_s);
+        scene.worst.slack = self.recent.mean(now, slack, self.params.slack_window_s);
         self.start(&scene);
         self.run_top(&scene);
         self.run_inner(&scene);

@@ -48,8 +48,8 @@ pub struct HeraclesParams {
     pub batch_keep_cores: u32,
     /// Slack above which batch may get a core.
     pub slack_grow_frac: f64,
-    /// Slack is judged by its mean over so many seconds, unless the newest is below 0; 0: by the
-    /// newest alone. The longer, the less chance moves it.
+    /// Slack is judged by its mean over so many seconds; 0: by the newest alone. The longer, the
+    /// less chance moves it, and the later it tells.
     pub slack_window_s: f64,
     /// Rest after negative slack, in seconds, on top of the period.
     pub cool_down_s: f64,
