@@ -17,7 +17,8 @@
 //! A row is left out and the others are fitted again, to see how the row is then predicted.
 //!
 //! Other sources' cells have fits of their own (module `fit`), searched for in the same way: what iBench
-//! saw of mcf and memcached, the intensity classes of Virtual Platforms, and one 2-vCPU machine's own pointer chases and streams (module `machine`).
+//! saw of mcf and memcached, the intensity classes of Virtual Platforms, what Heracles tells of its
+//! three services, and one 2-vCPU machine's own pointer chases and streams (module `machine`).
 
 mod bench;
 mod cells;
@@ -86,7 +87,10 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Report {
 
 /// The fits of other sources, in the order of the report.
 fn fits() -> Vec<Fit> {
-    vec![published::mcf(), published::memcached(), published::states(), machine::fit()]
+    let mut fits = vec![published::mcf(), published::memcached(), published::states()];
+    fits.extend((0..3).map(published::heracles));
+    fits.push(machine::fit());
+    fits
 }
 
 /// The fits on other sources' cells whose names contain `name`, from their begins.

@@ -23,7 +23,7 @@ pub struct Prediction {
     pub held: bool,
 }
 
-/// All public statements about the second host.
+/// All public statements about the second host, and the shape of H-7.
 pub(crate) fn predictions(guess: &Guess, requests: u32) -> Vec<Prediction> {
     let bench = Bench::new(requests);
     let run = |load, beside| {
@@ -32,7 +32,7 @@ pub(crate) fn predictions(guess: &Guess, requests: u32) -> Vec<Prediction> {
     };
     let alone = |load| run(load, Beside::Nobody);
     let megabytes = |m: crate::bench::Measured| m.memory_bytes_per_s / 1e6;
-    vec![
+    let mut all = vec![
         of("T-25", "xapian alone, 100 % load: p95 in ms", 10.0, None, alone(100), |m| {
             m.tail_s * 1e3
         }),
@@ -45,7 +45,9 @@ pub(crate) fn predictions(guess: &Guess, requests: u32) -> Vec<Prediction> {
             run(20, Beside::Memory),
             megabytes,
         ),
-    ]
+    ];
+    all.extend(crate::published::shape());
+    all
 }
 
 fn of(

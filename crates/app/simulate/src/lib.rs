@@ -17,6 +17,7 @@ mod journal;
 mod lc_be;
 mod library;
 mod metric;
+mod over_time;
 mod play;
 mod report;
 mod run;

@@ -54,12 +54,35 @@ pub(crate) const TENANT: &[(&str, &str)] = &[
     ("sent_mbit_per_s", "bits sent"),
 ];
 
+/// Of these, those that are known window by window. `slack_frac` is then that of the service that is
+/// worst off, on its judged percentile.
+pub(crate) const OVER_TIME: &[&str] = &[
+    "load_frac",
+    "slack_frac",
+    "emu_frac",
+    "batch_work_frac",
+    "utilisation_frac",
+    "service_cpus",
+    "batch_cpus",
+    "memory_mb_per_s",
+    "egress_mbit_per_s",
+    "power_w",
+];
+
 /// The metric that a word names.
 pub(crate) fn read(word: &Word) -> Result<String, ScenarioError> {
     let names = || HOST.iter().chain(TENANT).map(|(name, _)| *name);
     match names().any(|name| name == word.text) {
         true => Ok(word.text.clone()),
         false => Err(unknown(word, "metric", names().collect::<Vec<_>>())),
+    }
+}
+
+/// The metric that a word names, of those that are known window by window.
+pub(crate) fn read_over_time(word: &Word) -> Result<String, ScenarioError> {
+    match OVER_TIME.contains(&word.text.as_str()) {
+        true => Ok(word.text.clone()),
+        false => Err(unknown(word, "metric over time", OVER_TIME.to_vec())),
     }
 }
 

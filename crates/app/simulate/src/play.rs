@@ -2,6 +2,7 @@
 
 use crate::alone::{Alone, Pace};
 use crate::drive::{Counts, Drive};
+use crate::over_time::OverTime;
 use crate::stage::Stage;
 use crate::windows::{Snapshot, Window, mean_ns};
 use quell_types::{ServiceSpec, Tenant};
@@ -13,6 +14,8 @@ pub(crate) struct Played {
     host: BTreeMap<&'static str, f64>,
     tenants: BTreeMap<(Tenant, &'static str), f64>,
     pub(crate) windows: Vec<Window>,
+    /// The same by metric.
+    pub(crate) over_time: OverTime,
     pub(crate) services: Vec<ServiceSpec>,
     /// Digest of the decision journal.
     pub(crate) digest: String,
@@ -87,6 +90,8 @@ pub(crate) fn play(stage: &Stage, alone: Option<&Alone>, keep: bool) -> anyhow::
     if let Some(alone) = alone {
         compare(&mut played, stage, &gathered, alone);
     }
+    let measured = (gathered.first.time_s, gathered.windows.as_slice());
+    played.over_time = OverTime::of(stage, &services, measured, alone);
     played.windows = gathered.windows;
     played.services = services;
     played.journal = drive.journal.text();

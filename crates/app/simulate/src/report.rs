@@ -1,9 +1,8 @@
 //! What a scenario came to: as JSON, as tables and plots.
 
 use crate::figure::{Figure, Results};
-use crate::metric;
-use crate::run::shown;
 use crate::text::{Point, Print, PrintKind, Scenario};
+use crate::{metric, over_time};
 use quell_view::{Cell, Heat, Item, Plot, Report, Section, Series, Style, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,7 +122,8 @@ fn items(print: &Print, results: &Results) -> Vec<Item> {
         PrintKind::Table => vec![table(print, results).into()],
         PrintKind::Plot => print.metrics.iter().map(|m| plot(print, m, results).into()).collect(),
         PrintKind::Trace => {
-            results.of(&print.conditions).flat_map(|(p, played)| traces(p, played)).collect()
+            let points: Vec<_> = results.of(&print.conditions).collect();
+            over_time::plots(print, &points).into_iter().map(Item::from).collect()
         }
     }
 }
@@ -189,24 +189,4 @@ fn plot(print: &Print, metric: &(String, Option<String>), results: &Results) -> 
         }
     }
     plot
-}
-
-/// A run over time: tails against their targets, and the CPUs of both sides.
-fn traces(point: &Point, played: &crate::play::Played) -> Vec<Item> {
-    let mut tails = Plot::new(format!("tail over time, {}", shown(point)), "seconds", "ms");
-    for (number, service) in played.services.iter().enumerate() {
-        let points = played
-            .windows
-            .iter()
-            .map(|w| (w.end_s, w.latency_s[number].map_or(f64::NAN, |s| s * 1e3)));
-        tails.series.push(Series::new(service.name.as_str(), Style::Line, points));
-        tails = tails.h_line(service.slo.target_s * 1e3, format!("target of {}", service.name));
-    }
-    let mut cpus = Plot::new(format!("CPUs over time, {}", shown(point)), "seconds", "CPUs");
-    let of = |value: fn(&crate::windows::Window) -> f64| {
-        played.windows.iter().map(move |w| (w.end_s, value(w)))
-    };
-    cpus.series.push(Series::new("services", Style::Line, of(|w| w.service_cpus)));
-    cpus.series.push(Series::new("batch", Style::Line, of(|w| w.batch_cpus)));
-    vec![tails.into(), cpus.into()]
 }

@@ -73,6 +73,11 @@ fn what_does_not_fit_comes_with_what_was_expected() {
         ("  cool_down_s 30s", "  slack_pause_frac 3", "within 0 to 1"),
         ("scenario X \"a test\"", "scenario X \"a test", "a `\"` opens a name"),
         ("scenario X \"a test\"", "  scenario X", "an indented line"),
+        (
+            "expect \"tail\" max p95_ms where",
+            "print trace p95_ms where",
+            "unknown metric over time",
+        ),
         ("< 100", "~ 100", "expected a condition such as"),
         ("< 100", "= 100", "expected `within`"),
         (

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use quell_simulate::*;
+use quell_view::{Item, Plot};
 use std::collections::BTreeSet;
 
 fn play(text: &str, options: &Options) -> Simulated {
@@ -52,6 +53,32 @@ fn the_journals_of_all_laws_are_the_golden_ones() {
         played.digests.iter().map(|(point, digest)| format!("{point}  {digest}\n")).collect();
     let golden = include_str!("golden/journals.txt");
     assert!(lines == golden, "the journals changed; their digests are now:\n{lines}");
+}
+
+#[test]
+fn a_trace_has_a_plot_for_each_metric_and_a_line_for_each_point() {
+    let asked =
+        "print trace load_frac slack_frac emu_frac by policy where beside=stream policy=none|quell";
+    let text =
+        format!("{GUARDED}\n{asked}\n").replace("run 10s after 5s", "run 6s after 2s window 2s");
+    let played = play(&text, &Options { jobs: 2, ..Options::default() });
+    let plots: Vec<_> = played.section.items.iter().filter_map(plot_of).collect();
+    let titles: Vec<&str> = plots.iter().map(|p| p.title.as_str()).collect();
+    assert_eq!(titles, ["load_frac over time", "slack_frac over time", "emu_frac over time"]);
+    for plot in plots {
+        let names: Vec<&str> = plot.series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["none", "quell"]);
+        let ends: Vec<f64> = plot.series[1].points.iter().map(|p| p.0.round()).collect();
+        assert_eq!(ends, [2.0, 4.0, 6.0], "warming up is not shown");
+        assert!(plot.series.iter().flat_map(|s| &s.points).all(|p| p.1.is_some()));
+    }
+}
+
+fn plot_of(item: &Item) -> Option<&Plot> {
+    match item {
+        Item::Plot(plot) => Some(plot),
+        _ => None,
+    }
 }
 
 #[test]

@@ -44,8 +44,10 @@
 //! `literal_order`). The service's traffic model is an offline table in the paper:
 //! `service_bandwidth` takes one, without it the measured traffic stands in. "Batch gains" is
 //! judged by its traffic per CPU second falling by `benefit_frac`, for want of a measure of its
-//! progress. "Look again" waits `settle_s`. A cut leaves batch one core. The cool-down comes on
-//! top of the period.
+//! progress. "Look again" waits `settle_s`. Slack is that of the newest tail (of a second, longer
+//! where requests are few); the paper has the tail of all requests since the last round. With
+//! `slack_window_s` its mean over so many seconds counts, which chance moves less. A cut leaves
+//! batch one core. The cool-down comes on top of the period.
 //!
 //! **Degradation.** No peak traffic given: no limit, only the test whether traffic fell. No
 //! traffic readings: no cache growth, batch keeps its first tenth and cores grow by slack alone.
@@ -85,6 +87,7 @@
 mod core_memory;
 mod params;
 mod power;
+mod recent;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -97,6 +100,7 @@ use crate::parts::{
 use core_memory::CoreMemory;
 use power::Power;
 use quell_types::{Input, Knob, LinkSpec, Observation, Proposal, Setup};
+use recent::Recent;
 use std::time::Duration;
 use top::{Judgement, judge};
 
@@ -108,6 +112,7 @@ pub(crate) struct Heracles {
     ledger: Ledger,
     started: bool,
     on: bool,
+    recent: Recent,
     top_every: Every,
     core_memory: CoreMemory,
     power: Power,
@@ -121,6 +126,7 @@ impl Heracles {
             ledger: Ledger::new("heracles"),
             started: false,
             on: false,
+            recent: Recent::default(),
             top_every: Every::new(params.top_period_s),
             core_memory: CoreMemory::new(&params),
             power: Power::new(&params),
@@ -226,7 +232,9 @@ impl Policy for Heracles {
     }
 
     fn step(&mut self, setup: &Setup, observation: &Observation) -> Vec<Proposal> {
-        let scene = Scene::new(setup, observation);
+        let mut scene = Scene::new(setup, observation);
+        let (now, slack) = (scene.now(), scene.worst.slack);
+        scene.worst.slack = self.recent.mean(now, slack, self.params.slack_window_s);
         self.start(&scene);
         self.run_top(&scene);
         self.run_inner(&scene);

@@ -5,7 +5,9 @@ mod machine;
 mod published;
 
 pub use machine::{ACCESSES_PER_KI, CHASE_INSTRUCTIONS, MachineNumbers, VM2_XEON};
-pub use published::{MCF, MEMCACHED, McfNumbers, MemcachedNumbers, STATES, StateNumbers};
+pub use published::{
+    HERACLES, HeraclesNumbers, MCF, MEMCACHED, McfNumbers, MemcachedNumbers, STATES, StateNumbers,
+};
 
 use crate::workload::{MissCurve, Phase, Program};
 

@@ -1,10 +1,14 @@
-//! Fits on other sources' cells: iBench (B-E2), Virtual Platforms (V-5, V-E3).
+//! Fits on other sources' cells: iBench (B-E2), Virtual Platforms (V-5, V-E3), Heracles (H-4, H-6).
 
+mod heracles;
 mod ibench;
 mod platforms;
+mod shape;
 
+pub(crate) use heracles::heracles;
 pub(crate) use ibench::{mcf, memcached};
 pub(crate) use platforms::states;
+pub(crate) use shape::shape;
 
 use quell_sim::{Machine, Program, Scene, SimBatch, SimServer, preset};
 use quell_types::{BatchSpec, CpuSet, Knob, Setting};

@@ -190,7 +190,12 @@ impl Scenario {
         };
         let mut metrics = Vec::new();
         while words.peek().is_some_and(|w| w.text != "by" && w.text != "where") {
-            let name = metric::read(words.next("a metric")?)?;
+            let word = words.next("a metric")?;
+            if kind == PrintKind::Trace {
+                metrics.push((metric::read_over_time(word)?, None));
+                continue;
+            }
+            let name = metric::read(word)?;
             let of = words.take("of").then(|| words.next("a service or batch group"));
             metrics.push((name, of.transpose()?.map(|w| w.text.clone())));
         }

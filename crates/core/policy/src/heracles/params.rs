@@ -48,6 +48,9 @@ pub struct HeraclesParams {
     pub batch_keep_cores: u32,
     /// Slack above which batch may get a core.
     pub slack_grow_frac: f64,
+    /// Slack is judged by its mean over so many seconds; 0: by the newest alone. The longer, the
+    /// less chance moves it, and the later it tells.
+    pub slack_window_s: f64,
     /// Rest after negative slack, in seconds, on top of the period.
     pub cool_down_s: f64,
     /// Whether slack acts only where no load test fires, as printed: between the two load
@@ -103,6 +106,7 @@ impl Default for HeraclesParams {
             slack_shrink_frac: 0.05,
             batch_keep_cores: 2,
             slack_grow_frac: 0.10,
+            slack_window_s: 0.0,
             cool_down_s: 300.0,
             literal_order: false,
             peak_dram_bytes_per_s: None,
@@ -140,6 +144,7 @@ impl HeraclesParams {
                 ("settle_s", self.settle_s),
             ],
         )?;
+        check(0.0..=3600.0, &[("slack_window_s", self.slack_window_s)])?;
         check(0.0..=86_400.0, &[("cool_down_s", self.cool_down_s)])?;
         check(0.0..=86_400.0, &[("unreachable_after_s", self.unreachable_after_s)])?;
         check(0.0..=1.0, &self.fractions())?;

@@ -1,4 +1,5 @@
-//! Programs of other sources: iBench's mcf and memcached (B-E2), those of Virtual Platforms (V-E3).
+//! Programs of other sources: iBench's mcf and memcached (B-E2), those of Virtual Platforms (V-E3),
+//! the services of Heracles (H-4, H-6).
 
 use crate::workload::{MissCurve, Phase, Program, of};
 
@@ -100,3 +101,75 @@ pub const STATES: StateNumbers = StateNumbers {
     voldemort_apki: 67.6,
     voldemort_hot_bytes: 31_457_280.0,
 };
+
+/// A service of Heracles (H-4), on the cores of its host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeraclesNumbers {
+    /// Its name.
+    pub name: &'static str,
+    /// Coefficient of variation of a request's work.
+    pub variation: f64,
+    /// Utilisation of the cores that it has, alone on them, 0..1.
+    pub utilisation: f64,
+    /// Bytes that it likes to find in the last-level cache.
+    pub hot_bytes: f64,
+    /// Misses for 1000 instructions when all of that is there.
+    pub least_mpki: f64,
+    /// Misses for 1000 instructions besides when nothing of it is there.
+    pub saved_mpki: f64,
+    /// Speed beside a busy sibling as a share of that alone; none where nothing is told of it.
+    pub smt_speed: Option<f64>,
+}
+
+/// websearch, ml_cluster and memkeyval, fitted on H-6 and on what H-4 says of their traffic.
+pub const HERACLES: [HeraclesNumbers; 3] = [
+    HeraclesNumbers {
+        name: "websearch",
+        variation: 0.9971,
+        utilisation: 0.6,
+        hot_bytes: 12_409_183.0,
+        least_mpki: 25.777_08,
+        saved_mpki: 15.862_82,
+        smt_speed: Some(1.0),
+    },
+    HeraclesNumbers {
+        name: "ml_cluster",
+        variation: 0.59,
+        utilisation: 0.583_225,
+        hot_bytes: 24_746_394.0,
+        least_mpki: 100.0,
+        saved_mpki: 77.777_44,
+        smt_speed: None,
+    },
+    HeraclesNumbers {
+        name: "memkeyval",
+        variation: 1.6851,
+        utilisation: 0.508_561,
+        hot_bytes: 27_262_976.0,
+        least_mpki: 7.692_31,
+        saved_mpki: 12.272,
+        smt_speed: Some(1.0),
+    },
+];
+
+/// Misses of services that overlap, and cycles of their instructions, assumed.
+const SERVICE_OVERLAP: f64 = 4.0;
+const SERVICE_CPI: f64 = 0.9;
+
+impl HeraclesNumbers {
+    /// The program of its workers.
+    #[must_use]
+    pub fn program(&self) -> Program {
+        let most = self.least_mpki + self.saved_mpki;
+        let phase = Phase {
+            base_cpi: SERVICE_CPI,
+            llc_apki: most,
+            llc_misses: MissCurve::linear(self.hot_bytes, most, self.least_mpki),
+            working_set_bytes: self.hot_bytes,
+            overlap: SERVICE_OVERLAP,
+            smt_speed: self.smt_speed,
+            ..Phase::default()
+        };
+        of(self.name, self.hot_bytes, phase)
+    }
+}
