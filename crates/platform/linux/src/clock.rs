@@ -10,6 +10,12 @@ pub(crate) fn now() -> Time {
     Time(t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs())
 }
 
+/// Nanoseconds since boot, as the kernel counts the starts of processes.
+pub(crate) fn boot_ns() -> u64 {
+    let t = rustix::time::clock_gettime(ClockId::Boottime);
+    t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs()
+}
+
 /// Milliseconds since 1970, for people.
 pub(crate) fn wall_unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);

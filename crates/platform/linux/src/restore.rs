@@ -1,5 +1,6 @@
 //! Putting back what an agent has left, knowing nothing but its state folder.
 
+use crate::clock;
 use quell_cgroup::{Group, Layout, move_process, remove, restore_raw};
 use quell_counters::RawRegister;
 use quell_platform::{FileStore, KnobJournal, RestoreReport, StoreError, Undo, Undoer};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 const REMOVAL: Duration = Duration::from_secs(2);
 /// How long an ended process may take to go.
 const END: Duration = Duration::from_secs(2);
+/// So young a process may still be at its `exec`.
+const YOUNG: Duration = Duration::from_secs(1);
 
 /// The agent's state folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,25 +142,43 @@ impl LinuxUndoer {
     fn end_marked(&self, mark: &str) -> Result<(), String> {
         let begun = Instant::now();
         loop {
-            let marked = self.marked(mark);
-            let Some(first) = marked.first() else { return Ok(()) };
+            let (marked, unclear) = self.marked(mark);
+            if marked.is_empty() && !unclear {
+                return Ok(());
+            }
             if begun.elapsed() > END {
-                return Err(format!("process {first} does not end"));
+                let stays = |first| Err(format!("process {first} does not end"));
+                return marked.first().map_or(Ok(()), stays);
             }
             marked.iter().for_each(|pid| crate::tasks::kill_process(*pid));
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Processes with this mark in their environment. Those that ended have none any more.
-    fn marked(&self, mark: &str) -> Vec<u32> {
+    /// Processes with this mark in their environment, and whether another one may yet show it. Those
+    /// that ended have none any more.
+    fn marked(&self, mark: &str) -> (Vec<u32>, bool) {
         let entry = format!("{}={mark}", crate::tasks::MARK);
-        let carries = |pid: &u32| {
+        let (mut marked, mut unclear) = (Vec::new(), false);
+        for pid in self.machine.processes() {
             let path = self.layout.root().join(format!("proc/{pid}/environ"));
             let environment = std::fs::read(path).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|own| own == entry.as_bytes())
-        };
-        self.machine.processes().into_iter().filter(carries).collect()
+            if environment.split(|byte| *byte == 0).any(|own| own == entry.as_bytes()) {
+                marked.push(pid);
+            } else if environment.is_empty() {
+                unclear |= self.may_be_at_exec(pid);
+            }
+        }
+        (marked, unclear)
+    }
+
+    /// In the middle of `exec` a process shows no environment, for some microseconds. Threads of the
+    /// kernel never have one, nor a program.
+    fn may_be_at_exec(&self, pid: u32) -> bool {
+        let program = self.layout.root().join(format!("proc/{pid}/exe"));
+        let young = |start_ns| clock::boot_ns().saturating_sub(start_ns) < YOUNG.as_nanos() as u64;
+        std::fs::read_link(program).is_ok()
+            && self.machine.process(pid).is_ok_and(|p| p.state != 'Z' && young(p.start_ns))
     }
 
     /// Ends a process of ours and its process group.
