@@ -1,7 +1,8 @@
 //! Law `llc-bias`: [`LlcBias`] on every cache domain of a server.
 //!
 //! Tenants are services and batch groups alike: who takes more than its CPUs entitle it to, so that
-//! somebody else starves, is confined, whoever it is called. Everybody else keeps all ways, the culprit's included.
+//! somebody else starves, is confined, whoever it is called. Everybody else keeps all ways, the
+//! culprit's included.
 //!
 //! | rule | when | what |
 //! |---|---|---|

@@ -304,11 +304,9 @@ impl World {
         let links = waiting * self.link_stretch(home, node);
         let held = self.held_back(index);
         let passes = cell.effective_ns / span_ns * 1e9;
+        let lines = self.phase_of(cell).lines_per_miss();
         Some(Demand {
-            scale: passes * cell.mpki / 1000.0
-                * LINE
-                * share
-                * self.phase_of(cell).lines_per_miss(),
+            scale: passes * cell.mpki / 1000.0 * LINE * share * lines,
             fixed: cell.cycles * cell.ran_ns / cell.ghz_ns + (elsewhere + links) * held,
             waiting: waiting * held,
         })
