@@ -30,8 +30,8 @@ pub(crate) struct Args {
     /// `name: program arguments`.
     #[arg(long, value_name = "LIST", conflicts_with = "profiles")]
     check: Option<PathBuf>,
-    /// check: windows beside each neighbour.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    /// check: windows beside each neighbour; what others on the host do falls out with many.
+    #[arg(long, value_name = "N", default_value_t = 15)]
     rounds: usize,
     #[command(flatten)]
     measure: measure::Common,
