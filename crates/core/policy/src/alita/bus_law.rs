@@ -35,7 +35,7 @@
 //! | rule | when | what |
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
-//! | `over-share` | above its share, or in a burst | clock, bandwidth or freezer to the start level |
+//! | `over-share` | above its share, or in a burst, on a machine near its quota or above | clock, bandwidth or freezer to the start level |
 //! | `relaxing` | well below its share | a step up |
 //! | `relaxed` | whole again, gone, or no longer to be limited | released |
 //!

@@ -43,6 +43,8 @@ pub struct BusLockParams {
     pub past_weight_frac: f64,
     /// Below this share of its share a core gains a step.
     pub relax_frac: f64,
+    /// Below this share of the quota, all together, nobody is held back; 0 = A-15 as printed.
+    pub quiet_frac: f64,
     /// How those above their share are held back.
     pub actuator: BusActuator,
     /// Period of a limited group's CPU bandwidth, in milliseconds.
@@ -66,6 +68,7 @@ impl Default for BusLockParams {
             min_start_parts: of.min_start_parts,
             past_weight_frac: of.past_weight,
             relax_frac: of.relax_frac,
+            quiet_frac: of.quiet_frac,
             actuator: BusActuator::default(),
             quota_period_ms: 10,
             allow: Vec::new(),
@@ -88,7 +91,7 @@ impl BusLockParams {
         check(0.0..=3600.0, &[("burst_hold_s", self.burst_hold_s)])?;
         check(1.0..=7.0, &[("min_start_parts", f64::from(self.min_start_parts))])?;
         check(0.0..=0.99, &[("past_weight_frac", self.past_weight_frac)])?;
-        check(0.0..=1.0, &[("relax_frac", self.relax_frac)])?;
+        check(0.0..=1.0, &[("relax_frac", self.relax_frac), ("quiet_frac", self.quiet_frac)])?;
         check(1.0..=1000.0, &[("quota_period_ms", self.quota_period_ms as f64)])
     }
 
@@ -104,6 +107,7 @@ impl BusLockParams {
             min_start_parts: self.min_start_parts,
             past_weight: self.past_weight_frac,
             relax_frac: self.relax_frac,
+            quiet_frac: self.quiet_frac,
         }
     }
 }
