@@ -12,8 +12,30 @@ macro_rules! library {
 }
 
 library![
-    "T-E1", "T-E2", "T-E3", "T-E4", "T-E5", "H-E1", "A-E1", "A-E2", "A-E3", "A-E4", "A-calm",
-    "V-E1", "V-E2", "V-E3", "V-E4", "U-E1", "U-E2", "U-E3", "U-E4", "B-E2", "B-E7", "B-E9", "R-4",
+    "T-E1",
+    "T-E2",
+    "T-E3",
+    "T-E4",
+    "T-E5",
+    "H-E1",
+    "A-E1",
+    "A-E2",
+    "A-E3",
+    "A-E4",
+    "A-calm",
+    "A-ratelimit",
+    "V-E1",
+    "V-E2",
+    "V-E3",
+    "V-E4",
+    "U-E1",
+    "U-E2",
+    "U-E3",
+    "U-E4",
+    "B-E2",
+    "B-E7",
+    "B-E9",
+    "R-4",
     "laws",
 ];
 

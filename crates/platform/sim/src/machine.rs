@@ -166,6 +166,9 @@ pub struct Machine {
     pub lock_counter: bool,
     /// How long a bus lock holds all memory traffic of a server, in cycles (S-6).
     pub bus_lock_cycles: f64,
+    /// Bus locks that the kernel lets all programs make in a second, 1 to 1000, if it limits them
+    /// (`split_lock_detect=ratelimit:N`, A-18).
+    pub bus_lock_limit: Option<u32>,
     /// The hypervisor that it runs under.
     pub hypervisor: Option<String>,
     /// CPU time that the hypervisor gives to others.
@@ -243,6 +246,10 @@ impl Machine {
             ),
             (self.steal.frac == 0.0 || self.steal.span_s > 1e-6, "steals take no time"),
             (self.duty_parts.is_none_or(|p| p == 8 || p == 16), "duty cycles have 8 or 16 parts"),
+            (
+                self.bus_lock_limit.is_none_or(|most| (1..=1000).contains(&most)),
+                "the kernel limits bus locks to 1 to 1000 a second",
+            ),
             (self.distances.torus_columns > 0, "the torus has no column"),
         ];
         checks.iter().find(|(well, _)| !well).map_or(Ok(()), |(_, why)| Err(wrong(why)))

@@ -9,6 +9,7 @@
 mod agenda;
 mod group;
 mod heat;
+mod lock_limit;
 mod pages;
 mod pause;
 mod place;
@@ -191,6 +192,7 @@ pub(crate) struct World {
     server_blocked: Vec<f64>,
     /// The share of the locks that programs would make for which a server's bus has time.
     lock_room: Vec<f64>,
+    lock_limit: Option<lock_limit::LockLimit>,
     socket_units: Vec<f64>,
     socket_busy: Vec<f64>,
     cpu_next: Agenda,
@@ -263,6 +265,7 @@ impl World {
             link_load: vec![0.0; sockets],
             server_blocked: vec![0.0; machine.servers as usize],
             lock_room: vec![1.0; machine.servers as usize],
+            lock_limit: machine.bus_lock_limit.map(lock_limit::LockLimit::new),
             socket_units: vec![0.0; sockets],
             socket_busy: vec![0.0; sockets],
             cpu_next: Agenda::new(cpus),

@@ -223,6 +223,31 @@ fn no_more_bus_locks_are_made_than_the_bus_has_time_for() {
 }
 
 #[test]
+fn the_kernels_limit_of_bus_locks_holds_whoever_makes_them_and_nobody_else() {
+    let of = |limit: Option<u32>| {
+        let mut scene = scene("platinum-8163");
+        scene.machine.bus_lock_limit = limit;
+        scene.batch = vec![batch("locks", &["split-lock"; 4]), batch("sums", &["integer"; 4])];
+        let mut server = SimServer::new(&scene).unwrap();
+        server.advance(SECOND);
+        let made = |server: &mut SimServer| -> u64 {
+            full(server, SECOND).host.bus_locks.unwrap().values().sum()
+        };
+        let (before, worked) = (made(&mut server), server.truth());
+        server.advance(9 * SECOND);
+        let (after, now) = (made(&mut server), server.truth());
+        let sums = now.instructions[&"sums".into()] - worked.instructions[&"sums".into()];
+        let cpu_ns = now.cpu_ns[&"locks".into()] - worked.cpu_ns[&"locks".into()];
+        ((after - before) as f64 / 10.0, now.blocked[0], sums, cpu_ns)
+    };
+    let (free, held) = (of(None), of(Some(500)));
+    assert!(free.0 > 1e6 && free.1 > 0.5, "{free:?}");
+    assert!((450.0..=510.0).contains(&held.0), "500 a second: {held:?}");
+    assert!(held.1 < 0.01 && held.3 < free.3 / 100, "who makes them sleeps: {held:?}");
+    assert!(held.2 >= 0.999 * free.2, "who makes none loses nothing: {held:?} {free:?}");
+}
+
+#[test]
 fn cores_that_work_are_warmer_than_those_that_do_not() {
     let mut scene = scene("platinum-8163");
     scene.batch = vec![batch("virus", &["power-virus"; 4]), batch("sums", &["integer"; 4])];

@@ -3,7 +3,7 @@
 use crate::text::{ScenarioError, Statement, number, rate, size, unknown, whole};
 use quell_sim::{Machine, PRESETS, Throttle, preset};
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "cores",
     "sockets",
     "threads",
@@ -12,6 +12,7 @@ const KEYS: [&str; 10] = [
     "memory",
     "latency_ns",
     "power_limit_w",
+    "bus_lock_limit",
     "without",
     "with",
 ];
@@ -37,6 +38,8 @@ pub(super) fn read(statement: &Statement) -> Result<Machine, ScenarioError> {
             "memory" => machine.memory.bytes_per_s = rate(value)?,
             "latency_ns" => machine.memory.latency_ns = number(value)?,
             "power_limit_w" => machine.power.limit_w = number(value)?,
+            "bus_lock_limit" if value.text == "none" => machine.bus_lock_limit = None,
+            "bus_lock_limit" => machine.bus_lock_limit = Some(whole(value)?),
             "without" => match value.text.as_str() {
                 "cat" => machine.allocation = None,
                 "mba" => machine.throttle = None,

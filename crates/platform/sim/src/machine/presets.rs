@@ -87,6 +87,7 @@ fn xeon(name: &str, model: &str, cores: u32, llc_mib: u64, ways: u32) -> Machine
         power_sensor: true,
         lock_counter: true,
         bus_lock_cycles: 1_000.0,
+        bus_lock_limit: None,
         hypervisor: None,
         steal: Steal::default(),
         duty_parts: None,

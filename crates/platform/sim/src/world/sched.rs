@@ -47,6 +47,9 @@ impl World {
         group.instructions += instructions;
         group.bus_locks += span * state.locks_per_ns;
         state.bus_locks += span * state.locks_per_ns;
+        if let Some(limit) = &mut self.lock_limit {
+            limit.count(self.now, span * state.locks_per_ns);
+        }
         self.heat[cpu] += span * state.units;
         state.busy_ns += passed;
         self.busy_ns += passed;
@@ -107,6 +110,7 @@ impl World {
             let wait = whole_ns((thread.left / state.speed).max(0.0));
             next = next.min(self.now.saturating_add(wait.max(1)));
         }
+        next = next.min(self.lock_stop(cpu));
         self.cpu_next.set(cpu, next.max(self.now));
     }
 
@@ -119,6 +123,8 @@ impl World {
         };
         if self.threads[running].left <= 0.0 {
             self.done(running);
+        } else if self.stop_for_locks(cpu, running) {
+            // It sleeps, and the CPU has somebody else or nobody.
         } else if self.now >= self.cpus[cpu].slice_end && !self.cpus[cpu].queue.is_empty() {
             self.end_slice(cpu, running);
         } else {
