@@ -2,6 +2,7 @@
 
 use crate::PressureError;
 use quell_types::CpuSet;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that this process may use, as its first thread has them: a thread that bound itself to
@@ -14,7 +15,7 @@ pub fn allowed() -> Result<CpuSet, PressureError> {
 }
 
 /// The CPUs that a thread may use; none: the calling one.
-fn mask_of(thread: Option<rustix::process::Pid>) -> Result<CpuSet, PressureError> {
+fn mask_of(thread: Option<Pid>) -> Result<CpuSet, PressureError> {
     let mask = sched_getaffinity(thread)
         .map_err(|e| PressureError::system("cannot read the CPU mask of", "this process", e))?;
     let known = u32::try_from(Mask::MAX_CPU).unwrap_or(u32::MAX);
@@ -36,6 +37,26 @@ pub fn bind_all(cpus: &CpuSet) -> Result<(), PressureError> {
     };
     let mask = mask(cpus).ok_or_else(|| refuse(std::io::ErrorKind::InvalidInput.into()))?;
     sched_setaffinity(None, &mask).map_err(|e| refuse(e.into()))
+}
+
+/// Binds all threads of a process, and all that they will start, to these CPUs.
+///
+/// # Errors
+/// There is no such process, it is somebody else's, or a CPU may not be used.
+pub fn bind_process(process: u32, cpus: &CpuSet) -> Result<(), PressureError> {
+    let failed =
+        |e| PressureError::system("cannot bind the threads of process", process.to_string(), e);
+    let mask = mask(cpus).ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
+    for entry in std::fs::read_dir(format!("/proc/{process}/task")).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let thread = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        match sched_setaffinity(thread, &mask) {
+            // A thread that ended since has no place any more.
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(e) => return Err(failed(e.into())),
+        }
+    }
+    Ok(())
 }
 
 /// As the kernel wants it; none if it knows no such CPU.
@@ -63,5 +84,17 @@ mod tests {
         assert_eq!(own.unwrap(), first);
         assert_eq!(process.unwrap(), allowed().unwrap(), "the others are as free as before");
         assert!(bind(60_000).is_err());
+    }
+
+    #[test]
+    fn a_process_is_bound_with_all_its_threads() {
+        let cpus = allowed().unwrap().first(1);
+        let mut command = std::process::Command::new("sleep");
+        let child = crate::spawn_bound(command.arg("60"), &allowed().unwrap()).unwrap();
+        bind_process(child.id(), &cpus).unwrap();
+        let child_pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        assert_eq!(mask_of(child_pid).unwrap(), cpus);
+        assert!(bind_process(child.id(), &CpuSet::new()).is_err(), "no CPU");
+        assert!(bind_process(u32::MAX, &cpus).unwrap_err().to_string().contains("4294967295"));
     }
 }

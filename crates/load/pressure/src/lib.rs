@@ -44,7 +44,7 @@ mod stop;
 mod tlb;
 mod worker;
 
-pub use affinity::{allowed as allowed_cpus, bind_all};
+pub use affinity::{allowed as allowed_cpus, bind_all, bind_process};
 pub use chase::Chase;
 pub use child::{Bound, Ended, spawn_bound};
 pub use duty::{Duty, Step};

@@ -11,6 +11,7 @@ mod link;
 mod memory;
 mod memory_capacity;
 mod network;
+mod pace;
 mod page_faults;
 mod power;
 mod prefetcher;

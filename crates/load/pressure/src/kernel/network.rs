@@ -1,5 +1,6 @@
 //! Network bandwidth: TCP flows that send as fast as the link takes it, or at a share of it.
 
+use super::pace::{Bucket, Unheld};
 use super::{Kernel, Link, Probe};
 use crate::{Intensity, NetworkOptions, PressureError, netns};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,12 +8,14 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes offered in one call.
 const CHUNK: usize = 128 * 1024;
 /// Calls a burst at most.
 const CALLS: usize = 8;
+/// Slower flows (bytes a second) are paced by the kernel, evenly; faster ones by chunks.
+const KERNEL_PACED: f64 = 125e6;
 /// How long a burst waits for room in the socket before it looks whether it shall end.
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Time between two attempts to connect again.
@@ -20,7 +23,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How long the first connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// One flow. At 100 there is no limit (B-2); below, the kernel paces it to its part of the link.
+/// One flow. At 100 there is no limit (B-2); below, it is held to its part of the link.
 pub(crate) struct Flow {
     stream: TcpStream,
     peer: SocketAddr,
@@ -33,6 +36,9 @@ pub(crate) struct Flow {
     rate: Option<f64>,
     intensity: Intensity,
     paced: Option<u64>,
+    bucket: Bucket,
+    unheld: Unheld,
+    begun: Instant,
     lost: u64,
     payload: Box<[u8]>,
 }
@@ -56,6 +62,9 @@ pub(crate) fn connect(
         rate,
         intensity: Intensity::FULL,
         paced: None,
+        bucket: Bucket::default(),
+        unheld: Unheld::default(),
+        begun: Instant::now(),
         lost: 0,
         payload: vec![0x51; CHUNK].into(),
     })
@@ -80,18 +89,28 @@ fn open(
 }
 
 impl Flow {
-    /// Sends until the socket is full, `CALLS` times at most. False if it is full.
-    fn send(&mut self) -> io::Result<bool> {
-        use std::io::Write;
-        for _ in 0..CALLS {
-            match self.stream.write(&self.payload) {
-                Ok(bytes) => self.sent += bytes as u64,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+    /// Sends until the socket is full, so many chunks at most. False if it is full.
+    fn send(&mut self, calls: usize) -> io::Result<bool> {
+        for _ in 0..calls {
+            if self.write()?.is_none() {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Offers a chunk; gives how much of it was taken, none if the socket is full.
+    fn write(&mut self) -> io::Result<Option<usize>> {
+        use std::io::Write;
+        match self.stream.write(&self.payload) {
+            Ok(bytes) => {
+                self.sent += bytes as u64;
+                Ok(Some(bytes))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(Some(0)),
+            Err(e) => Err(e),
+        }
     }
 
     /// Bytes that the peer acknowledged since the last call: sent, less what still lies here.
@@ -103,19 +122,47 @@ impl Flow {
         Ok(new)
     }
 
-    /// Sets the pace that the intensity wants.
-    fn keep_pace(&mut self) {
-        let wanted = match self.rate {
-            Some(rate) if self.intensity < Intensity::FULL => {
-                ((rate * self.intensity.share()) as u64).max(1)
-            }
-            _ => u64::MAX,
-        };
+    /// Bytes a second that the intensity allows; none if nothing holds the flow.
+    fn held_to(&self) -> Option<f64> {
+        let rate = self.rate.filter(|_| self.intensity < Intensity::FULL)?;
+        Some(rate * self.intensity.share())
+    }
+
+    /// Sets the kernel's pace: that of a slow flow, else none.
+    fn keep_pace(&mut self, held_to: Option<f64>) {
+        let slow = held_to.filter(|rate| *rate < KERNEL_PACED);
+        let wanted = slow.map_or(u64::MAX, |rate| (rate as u64).max(1));
         // Once a flow was paced, "no limit" must be said too.
         if self.paced != Some(wanted) && (wanted != u64::MAX || self.paced.is_some()) {
             set_pace(&self.stream, wanted);
             self.paced = Some(wanted);
         }
+    }
+
+    /// A chunk of a fast flow that is held, or a rest until there is allowance for one.
+    fn send_held(&mut self, rate: f64) -> io::Result<bool> {
+        match self.bucket.take(self.begun.elapsed(), rate, CHUNK) {
+            Ok(()) => {
+                let sent = self.write()?;
+                self.bucket.give_back(CHUNK - sent.unwrap_or(0));
+                Ok(sent.is_some())
+            }
+            Err(wait) => {
+                std::thread::sleep(wait);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Over loopback the full rate is what the CPU has time to copy, which changes: it is learnt
+    /// anew whenever nothing holds the flow.
+    fn learn_again(&mut self, held: bool) {
+        if held || self.link.is_none() || !self.peer.ip().is_loopback() {
+            self.unheld.end();
+            return;
+        }
+        let rate = self.unheld.rate(self.begun.elapsed(), self.acknowledged);
+        self.rate = rate.or(self.rate);
     }
 
     /// Connects again after a loss. Counters go on; what was not acknowledged is not counted.
@@ -124,6 +171,7 @@ impl Flow {
         if let Ok(stream) = open(self.peer, &self.options, RETRY) {
             self.stream = stream;
             (self.sent, self.acknowledged, self.paced) = (0, 0, None);
+            self.unheld.end();
         } else {
             self.sent = 0;
             self.acknowledged = 0;
@@ -132,12 +180,18 @@ impl Flow {
     }
 
     fn try_burst(&mut self) -> io::Result<u64> {
-        self.keep_pace();
-        if !self.send()? {
-            let mut room = [PollFd::new(&self.stream, PollFlags::OUT)];
-            let _ = poll(&mut room, Some(&WAIT));
+        let held_to = self.held_to();
+        self.keep_pace(held_to);
+        let room = match held_to {
+            Some(rate) if rate >= KERNEL_PACED => self.send_held(rate)?,
+            _ => self.send(CALLS)?,
+        };
+        if !room {
+            let _ = poll(&mut [PollFd::new(&self.stream, PollFlags::OUT)], Some(&WAIT));
         }
-        self.newly_acknowledged()
+        let new = self.newly_acknowledged()?;
+        self.learn_again(held_to.is_some());
+        Ok(new)
     }
 }
 
@@ -226,7 +280,6 @@ impl Kernel for Flow {
 mod tests {
     use super::*;
     use crate::Sink;
-    use std::time::Instant;
 
     fn flow(change: impl FnOnce(&mut NetworkOptions)) -> (Sink, Flow) {
         let sink = Sink::start("127.0.0.1:0".parse().unwrap(), None).unwrap();
@@ -278,6 +331,25 @@ mod tests {
         flow.prepare();
         assert!(flow.rate.unwrap() > 1e6, "{:?}", flow.rate);
         assert!(flow.notes().iter().any(|note| note.contains("learnt")), "{:?}", flow.notes());
+    }
+
+    #[test]
+    fn half_of_loopback_is_half_of_what_it_takes_now() {
+        let (sink, _) = flow(|_| ());
+        let options = NetworkOptions { flows: 1, ..NetworkOptions::default() };
+        let mut flow = connect(sink.address(), &options, Some(Link::of(1).into())).unwrap();
+        flow.prepare();
+        let mut rate_at = |percent: f64| {
+            flow.set_intensity(Intensity::new(percent).unwrap());
+            let (begun, mut bytes) = (Instant::now(), 0);
+            while begun.elapsed() < Duration::from_millis(200) {
+                bytes += flow.burst().unwrap();
+            }
+            bytes as f64 / begun.elapsed().as_secs_f64()
+        };
+        let mut shares: Vec<f64> = (0..9).map(|_| rate_at(100.0).recip() * rate_at(50.0)).collect();
+        shares.sort_by(f64::total_cmp);
+        assert!((0.3..0.75).contains(&shares[4]), "{shares:?}");
     }
 
     #[test]

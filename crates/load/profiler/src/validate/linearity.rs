@@ -39,15 +39,17 @@ pub(super) fn measure(
     Ok(judged(resource, observer, independent, &seen))
 }
 
-/// Queues of disks and links are long, and their kernels' slices are too.
+/// A disk's kernel works in slices of 20 ms, and a link's queue is as long: a window holds many.
 fn shortest_window(resource: Resource) -> Duration {
     match resource {
-        Resource::StorageBandwidth | Resource::NetworkBandwidth => Duration::from_millis(200),
+        Resource::StorageBandwidth => Duration::from_millis(300),
+        Resource::NetworkBandwidth => Duration::from_millis(200),
         _ => Duration::ZERO,
     }
 }
 
-/// What the observer sees at one level; one that drifts sees quiet windows around it too.
+/// What the observer sees at one level, in percent of its reference where it has one: the level, the
+/// reference and the level again, so that a drift in one direction falls out.
 fn look(
     kernel: &mut Running,
     observer: &mut Observer,
@@ -61,12 +63,10 @@ fn look(
         observer.see(kernel, window, stop)
     };
     let seen = at(observer, level)?;
-    if !observer.drifts() {
-        return Ok(seen);
-    }
-    let after = at(observer, 0.0)?;
+    let Some(reference) = observer.reference() else { return Ok(seen) };
+    let beside = at(observer, reference)?;
     let again = at(observer, level)?;
-    Ok(100.0 * observer.harm(f64::midpoint(seen, again) / after))
+    Ok(100.0 * observer.share(f64::midpoint(seen, again) / beside))
 }
 
 /// Waits until caches are full, and until what is occupied has grown or shrunk to its place.

@@ -10,6 +10,7 @@ mod crosstalk;
 mod impact;
 mod linearity;
 mod observer;
+mod prober;
 mod report;
 mod timing;
 

@@ -2,16 +2,14 @@
 //! kernel's intensity.
 
 use super::ValidateOptions;
+use super::prober::Prober;
 use crate::desk::pause;
-use crate::stats::median;
 use crate::trial::Mark;
-use crate::victim::{Chase, Habit, Victim};
+use crate::victim::{Habit, Victim};
 use crate::{ProfileError, Subject};
-use quell_pressure::{Resource, Running, Stop, bind_all};
+use quell_pressure::{Resource, Running, Stop};
 use quell_types::{CacheKind, CpuSet, Topology};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// An observer.
@@ -84,22 +82,28 @@ impl Observer {
             Observer::Victim(_) => {
                 ("speed lost by a pointer chase on the other CPU".to_owned(), true)
             }
-            Observer::Probe(prober) => (prober.words.clone(), true),
+            Observer::Probe(prober) => (prober.words().to_owned(), true),
         }
     }
 
-    /// Whether what it sees depends on the host's other tenants too, so that only the change against
-    /// quiet windows right beside tells.
-    pub(super) fn drifts(&self) -> bool {
-        matches!(self, Observer::Victim(_) | Observer::Probe(_))
+    /// The intensity beside which each look is judged, 0 or 100: what it sees depends on the host's
+    /// other tenants too, so only the ratio of windows right beside each other tells. None where
+    /// what it sees is nobody else's.
+    pub(super) fn reference(&self) -> Option<f64> {
+        match self {
+            Observer::Victim(_) | Observer::Probe(_) => Some(0.0),
+            Observer::OwnWork | Observer::Counter(..) => Some(100.0),
+            Observer::OwnFootprint | Observer::Level(..) => None,
+        }
     }
 
-    /// The harm that it sees, from what it sees over what it sees in quiet.
-    pub(super) fn harm(&self, over_quiet: f64) -> f64 {
+    /// What a look says, from what was seen over what was seen at the reference.
+    pub(super) fn share(&self, over_reference: f64) -> f64 {
         match self {
             // Speed, not time: that of a victim under pressure half of the time is halfway.
-            Observer::Victim(_) => 1.0 - over_quiet,
-            _ => over_quiet - 1.0,
+            Observer::Victim(_) => 1.0 - over_reference,
+            Observer::Probe(_) => over_reference - 1.0,
+            _ => over_reference,
         }
     }
 
@@ -158,93 +162,6 @@ fn cache(level: u32, cpus: &CpuSet, topology: &Topology) -> Result<Observer, Pro
 /// Pages enough for any second-level TLB of today.
 const TLB_REACH: usize = 2048 * 4096;
 
-/// Fills a cache with its own lines, waits while the kernel works, and times how long its lines take:
-/// the more of them were driven out, the longer.
-pub(super) struct Prober {
-    words: String,
-    ask: Sender<Duration>,
-    answers: Receiver<f64>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// To fill more takes longer than others leave it alone.
-const MOST_PROBED: usize = 64 << 20;
-/// Between prime and probe, for a cache that fills in no time.
-const SHORT_GAP: Duration = Duration::from_millis(2);
-
-impl Prober {
-    fn start(cpus: &CpuSet, bytes: usize, stride: usize) -> Result<Prober, ProfileError> {
-        let (ask, orders) = channel::<Duration>();
-        let (tell, answers) = channel();
-        let (cpus, lines) = (cpus.clone(), bytes / stride);
-        let body = move || {
-            if bind_all(&cpus).is_err() {
-                return;
-            }
-            let mut bench = ProbeBench::new(bytes, stride);
-            for gap in orders {
-                if tell.send(bench.once(gap)).is_err() {
-                    return;
-                }
-            }
-        };
-        let named = std::thread::Builder::new().name("quell-probe".to_owned());
-        let thread = named.spawn(body).map_err(|e| ProfileError::subject("a probe", e))?;
-        let what = if stride > 64 { "pages" } else { "KiB" };
-        let size = if stride > 64 { lines } else { bytes.min(MOST_PROBED) >> 10 };
-        let words = format!("timed prime and probe of {size} {what}");
-        Ok(Prober { words, ask, answers, thread: Some(thread) })
-    }
-
-    /// The median time of an access, in ns, of as many primes and probes as fit the window.
-    fn see(&mut self, window: Duration, stop: &Stop) -> Result<f64, ProfileError> {
-        let gone = || ProfileError::Stalled("the probe".to_owned());
-        let (begun, mut times) = (Instant::now(), Vec::new());
-        while times.is_empty() || begun.elapsed() < window {
-            if stop.requested() {
-                return Err(ProfileError::Stopped);
-            }
-            self.ask.send(SHORT_GAP.max(window / 4)).map_err(|_| gone())?;
-            times.push(self.answers.recv().map_err(|_| gone())?);
-        }
-        median(&times).ok_or_else(gone)
-    }
-}
-
-impl Drop for Prober {
-    fn drop(&mut self) {
-        // Without anybody who asks the thread ends.
-        self.ask = channel().0;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// What a prober fills and times.
-struct ProbeBench {
-    chase: Chase,
-    lines: u64,
-}
-
-impl ProbeBench {
-    fn new(bytes: usize, stride: usize) -> ProbeBench {
-        let bytes = bytes.min(MOST_PROBED);
-        ProbeBench { chase: Chase::new(bytes, stride), lines: (bytes / stride) as u64 }
-    }
-
-    /// Nanoseconds an access after the kernel had `gap` for itself. The way back begins with what was
-    /// touched last: what is still there is found before a miss can drive it out, so each line that
-    /// the kernel took counts once.
-    fn once(&mut self, gap: Duration) -> f64 {
-        self.chase.steps(2 * self.lines);
-        std::thread::sleep(gap);
-        let begun = Instant::now();
-        self.chase.steps_back(self.lines);
-        begun.elapsed().as_nanos() as f64 / self.lines as f64
-    }
-}
-
 /// Resident pages of this process, in bytes.
 fn resident() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -300,15 +217,5 @@ mod tests {
         assert!(page_faults().is_some_and(|count| count > 0));
         let before = loopback_bytes().expect("a loopback link");
         assert!(loopback_bytes().expect("still there") >= before);
-    }
-
-    #[test]
-    fn a_probe_answers_and_ends() {
-        let cpus = quell_pressure::allowed_cpus().unwrap().first(1);
-        for (bytes, stride) in [(48 << 10, 64), (8 << 20, 64), (64 * 4096, 4096)] {
-            let mut prober = Prober::start(&cpus, bytes, stride).unwrap();
-            let stop = Stop::new().unwrap();
-            assert!(prober.see(Duration::from_millis(1), &stop).unwrap() > 0.0);
-        }
     }
 }

@@ -15,7 +15,8 @@ pub const VALIDATE_SCHEMA: &str = "quell.validate/1";
 pub struct LevelValue {
     /// The kernel's intensity.
     pub intensity_percent: f64,
-    /// What was seen, in the observer's unit.
+    /// What was seen: in percent of what was seen right beside at full or at no pressure, where the
+    /// observer sees more than the kernel; else in the observer's unit.
     pub value: f64,
 }
 
