@@ -5,6 +5,7 @@ mod class;
 use super::latency::Loaded;
 use class::Class;
 use quell_counters::{MemoryTraffic, Target};
+use quell_pressure::bind_process;
 use quell_profiler::{
     BandwidthModel, BandwidthStep, ProfileError, Rig, bandwidth, bandwidth_steps,
 };
@@ -40,9 +41,25 @@ pub(super) fn model(
         Some(given) => given,
         None => service.find_peak(&mut say).map_err(|error| format!("{error:#}"))?,
     };
-    let cores = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
-    let steps = bandwidth_steps(&LOADS, &[cores], &counter.ways());
-    bandwidth(&mut OnItsCpus { service, counter, peak }, peak, &steps, ROUNDS)
+    let process = service.pid().map_err(|gap| gap.to_string())?;
+    let steps = steps(cpus.len(), &counter.ways());
+    let (cpus, seated) = (cpus.clone(), cpus.len());
+    let mut rig = OnItsCpus { service, counter, peak, process, cpus, seated };
+    let found = bandwidth(&mut rig, peak, &steps, ROUNDS);
+    rig.seat(rig.cpus.len())?;
+    found
+}
+
+/// All CPUs and half of them, each at the loads that so many can serve.
+fn steps(cpus: usize, ways: &[u32]) -> Vec<BandwidthStep> {
+    let mut counts = vec![cpus.div_ceil(2), cpus];
+    counts.dedup();
+    let at = |count: usize| {
+        let most = LOADS[LOADS.len() - 1] * count as f64 / cpus.max(1) as f64;
+        let loads: Vec<f64> = LOADS.iter().copied().filter(|load| *load <= most).collect();
+        bandwidth_steps(&loads, &[u32::try_from(count).unwrap_or(u32::MAX)], ways)
+    };
+    counts.into_iter().flat_map(at).collect()
 }
 
 /// Who counts: its class of resctrl, which has its ways too, else misses on its CPUs.
@@ -97,11 +114,27 @@ struct OnItsCpus<'a> {
     service: &'a mut Loaded,
     counter: Counter,
     peak: f64,
+    process: u32,
+    cpus: CpuSet,
+    /// Of its CPUs it has so many now.
+    seated: usize,
+}
+
+impl OnItsCpus<'_> {
+    /// Leaves it the first so many of its CPUs.
+    fn seat(&mut self, count: usize) -> Result<(), String> {
+        if self.seated != count {
+            bind_process(self.process, &self.cpus.first(count)).map_err(|e| e.to_string())?;
+            self.seated = count;
+        }
+        Ok(())
+    }
 }
 
 impl Rig for OnItsCpus<'_> {
     fn set(&mut self, step: &BandwidthStep) -> Result<(), String> {
         self.service.set_rate(step.load_frac * self.peak);
+        step.cores.map_or(Ok(()), |count| self.seat(count as usize))?;
         step.ways.map_or(Ok(()), |count| self.counter.set_ways(count))?;
         match self.service.p95_ms(SETTLED) {
             // At low rates nobody may have asked in so short a time.
@@ -125,5 +158,22 @@ impl Rig for OnItsCpus<'_> {
             }
         }
         .to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_cpus_are_asked_for_what_they_can_serve() {
+        let of = |count: u32| {
+            let mine = steps(8, &[2, 11]).into_iter().filter(move |s| s.cores == Some(count));
+            mine.map(|s| (s.load_frac, s.ways)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(8).len(), 10, "five loads with either number of ways");
+        assert_eq!(of(4), [(0.1, Some(2)), (0.3, Some(2)), (0.1, Some(11)), (0.3, Some(11))]);
+        assert_eq!(steps(1, &[]).len(), 5, "one CPU has no half");
+        assert!(steps(1, &[]).iter().all(|s| s.cores == Some(1)));
     }
 }
