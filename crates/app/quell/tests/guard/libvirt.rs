@@ -119,6 +119,11 @@ impl Libvirt {
         self.told(&["destroy", &self.name]);
     }
 
+    fn signal(&self, signal: &str) {
+        let pid = self.daemon.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
     fn connect(&self) -> Connection {
         Connection::system(self.root(), Access::Full, PATIENCE).unwrap()
     }
@@ -147,6 +152,7 @@ impl Libvirt {
 
 impl Drop for Libvirt {
     fn drop(&mut self) {
+        self.signal("-CONT");
         let _ = self.virsh(&["destroy", &self.name]);
         let _ = Command::new("kill").arg(self.daemon.id().to_string()).status();
         let begun = std::time::Instant::now();
@@ -343,8 +349,7 @@ fn one_that_goes_away_is_no_error(ground: &Ground, libvirt: &Libvirt) {
     guard.ready();
     until_limited(libvirt, &guard);
     libvirt.destroy();
-    let samples = guard.status().unwrap()["samples"].as_u64().unwrap();
-    guard.until("life without it", |status| status["samples"].as_u64() > Some(samples + 5));
+    goes_on(&mut guard, 5);
     libvirt.boot();
     until_limited(libvirt, &guard);
     libvirt.destroy();
@@ -360,6 +365,46 @@ fn one_that_goes_away_is_no_error(ground: &Ground, libvirt: &Libvirt) {
     assert_eq!(restored(ground, libvirt)["failed"], serde_json::json!([]));
     let again = restored(ground, libvirt);
     assert_eq!(again["restored"], 0, "{again:#}");
+}
+
+fn goes_on(guard: &mut Guard, samples: u64) {
+    let now = guard.status().unwrap()["samples"].as_u64().unwrap();
+    guard.until("more samples", |status| status["samples"].as_u64() > Some(now + samples));
+}
+
+/// Stopped, it answers nobody: samples go on, a change of somebody else's is mended when it is back,
+/// and what cannot be put back stays on record until it can.
+fn a_libvirt_that_hangs_holds_nobody_up(ground: &Ground, libvirt: &Libvirt) {
+    let domain = libvirt.connect().by_name(&libvirt.name).unwrap();
+    let seen = Seen::new(libvirt, &domain);
+    let (before, cpus) = (seen.texts(), seen.cpus());
+    let pins = [libvirt.vcpupin(0), libvirt.vcpupin(1)];
+    let mut guard = guard(ground, libvirt);
+    guard.ready();
+    until_limited(libvirt, &guard);
+    libvirt.signal("-STOP");
+    let limited = seen.texts();
+    let quota = |path: &&PathBuf| {
+        let name = path.file_name().unwrap();
+        (name == "cpu.cfs_quota_us" || name == "cpu.max") && limited[*path] != before[*path]
+    };
+    let quota = limited.keys().find(quota).unwrap();
+    fs::write(quota, &before[quota]).unwrap();
+    // Longer than a call to it may take.
+    goes_on(&mut guard, 40);
+    assert_eq!(fs::read_to_string(quota).unwrap(), before[quota]);
+    libvirt.signal("-CONT");
+    until_limited(libvirt, &guard);
+    libvirt.signal("-STOP");
+    assert_ne!(guard.stop(), Some(0), "{}", guard.log());
+    assert!(guard.log().contains("did not answer"), "{}", guard.log());
+    assert_eq!(seen.texts(), before, "the kernel's side needs no libvirt");
+    libvirt.signal("-CONT");
+    let report = restored(ground, libvirt);
+    assert!(report["restored"].as_u64() > Some(0), "{report:#}");
+    assert_eq!(report["failed"], serde_json::json!([]));
+    assert_eq!((seen.texts(), seen.cpus()), (before, cpus));
+    assert_eq!([libvirt.vcpupin(0), libvirt.vcpupin(1)], pins);
 }
 
 fn doctor_tells_of_it(libvirt: &Libvirt) {
@@ -387,5 +432,6 @@ fn a_machine_of_a_real_libvirt_is_limited_through_it_and_as_before_afterwards() 
     doctor_tells_of_it(&libvirt);
     the_api_says_and_does_what_virsh_does(&libvirt);
     the_agent_limits_it_through_libvirt_and_puts_it_back(&ground, &libvirt);
+    a_libvirt_that_hangs_holds_nobody_up(&ground, &libvirt);
     one_that_goes_away_is_no_error(&ground, &libvirt);
 }
