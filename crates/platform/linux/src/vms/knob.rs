@@ -17,7 +17,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// So long a write waits for libvirt; what takes longer reads as pending meanwhile.
+/// So long a write waits for libvirt; what takes longer reads as pending meanwhile. A quota or one
+/// pin took libvirt 9.0 4 ms (median of 50, 12 and 17 ms at most) on two shared CPUs, by the example
+/// `machines` of `quell-libvirt`.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// How far a setting has come.
