@@ -188,6 +188,22 @@ def frame():
     return struct.pack("<IQQ2sIQQQ2s", 18, 1, 2, b"hi", 26, 1, 3, 4, b"ok")
 
 
+def text(words):
+    """A text as libvirt has it."""
+    return struct.pack(">I", len(words)) + words + b"\0" * (-len(words) % 4)
+
+
+def libvirt():
+    """An error, a machine, its parameters and a map of its CPUs, as libvirt answers."""
+    machine = text(b"g1") + bytes(range(16)) + struct.pack(">i", 3)
+    yield struct.pack(">iiI", 42, 10, 1) + text(b"no domain") + struct.pack(">i8I", 2, *[0] * 8)
+    yield struct.pack(">I", 1) + machine
+    quota = text(b"global_quota") + struct.pack(">Iq", 3, -1)
+    yield struct.pack(">I", 2) + quota + text(b"cpu_shares") + struct.pack(">IQ", 4, 1024)
+    yield text(bytes([3]) + bytes(255)) + struct.pack(">i", 1)
+    yield struct.pack(">IIIiIII", 28, 0x20008086, 1, 66, 1, 1, 0)
+
+
 def seeds():
     """Yields target and bytes."""
     for target, texts in TEXTS.items():
@@ -204,6 +220,8 @@ def seeds():
             yield target, struct.pack("<H", number) + path.read_bytes()[:MOST_BYTES]
     for path in sorted((HERE.parent / "scenarios").glob("*.scenario")):
         yield "scenario", path.read_bytes()[:MOST_BYTES]
+    for answer in libvirt():
+        yield "libvirt_answer", answer
     yield "pressure_feed", feed()
     yield "service_wire", frame()
     yield "service_wire", b"r" + bytes(range(16))

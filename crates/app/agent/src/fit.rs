@@ -37,7 +37,7 @@ pub(crate) fn group(layout: &Layout, selector: &Selector) -> Result<Group, Cgrou
         Selector::Cgroup(path) => Group::find(layout, path),
         Selector::Unit(unit) => Group::of_unit(layout, unit),
         Selector::Pid(pid) => Group::of_pid(layout, *pid),
-        Selector::Vm(name) => Group::of_vm(layout, name),
+        Selector::Vm(name) => quell_linux::find_vm(layout, name),
     }
 }
 

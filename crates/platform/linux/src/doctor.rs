@@ -165,13 +165,14 @@ fn manager_reports(root: &Path) -> Vec<CapabilityReport> {
         "limits of its units are set through it".into(),
         "PID 1 is not systemd",
     );
-    let sockets = ["run/libvirt/libvirt-sock", "run/libvirt/virtqemud-sock"];
-    let socket = sockets.iter().find(|path| root.join(path).exists());
-    let libvirt =
-        if_any(socket.is_some(), format!("/{}", socket.unwrap_or(&"")), "no libvirt socket");
+    let libvirt = crate::vms::capability(root);
     vec![
         report(CapabilityKind::Systemd, systemd, "groups are set by their files"),
-        report(CapabilityKind::Libvirt, libvirt, "virtual machines are seen as cgroups only"),
+        report(
+            CapabilityKind::Libvirt,
+            libvirt,
+            "virtual machines are seen as cgroups only, by the files that libvirt keeps",
+        ),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! All knobs of all groups: read back, journalled before the first write, written.
 
 use crate::hardware::CpuKnob;
+use crate::vms::{Vm, VmKnob, is_libvirts};
 use quell_cgroup::{
     BandwidthKnob, CgroupError, CpusKnob, Exclusivity, FreezerKnob, Group, GroupKnob, IdleKnob,
     Owner, Systemctl, SystemdProperty, SystemdUnit, WeightKnob, owner_of,
@@ -8,6 +9,8 @@ use quell_cgroup::{
 use quell_platform::{KnobJournal, Store, StoreError, Undo};
 use quell_types::{Gap, Knob, KnobRange, Reading, Setting, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Knobs that were never written are read again once in so many full samples, an equal part of them
 /// in each, so that no sample costs more than the others.
@@ -19,8 +22,19 @@ enum Backend {
     Files(Box<dyn GroupKnob>),
     /// By systemd, which owns the group; read from the kernel's files all the same.
     Unit { unit: SystemdUnit, name: String, files: Box<dyn GroupKnob> },
+    /// By libvirt, which owns the machine.
+    Vm(VmKnob),
     /// What is set of a CPU.
     Cpu(CpuKnob),
+}
+
+/// Who sets limits of groups on this machine, besides whoever writes their files.
+#[derive(Clone, Copy)]
+pub(crate) struct Managers<'a> {
+    /// systemd, where it runs.
+    pub(crate) systemctl: Option<&'a Systemctl>,
+    /// libvirt, of a tenant that is a machine of its own, and where processes are told of.
+    pub(crate) vm: Option<(&'a Arc<Vm>, &'a Path)>,
 }
 
 /// One knob with what it was made for.
@@ -47,7 +61,7 @@ impl KnobTable {
         tenant: &Tenant,
         group: &Group,
         is_service: bool,
-        systemctl: Option<&Systemctl>,
+        managers: Managers<'_>,
     ) -> Vec<(Knob, KnobRange)> {
         self.entries.retain(|knob, _| knob.tenant() != Some(tenant));
         self.seen.retain(|knob, _| knob.tenant() != Some(tenant));
@@ -56,7 +70,7 @@ impl KnobTable {
         for (knob, files) in knobs_of(tenant, group, is_service) {
             let Ok(range) = files.range() else { continue };
             ranges.push((knob.clone(), range));
-            let backend = backend(&knob, files, group, systemctl);
+            let backend = backend(&knob, files, group, managers);
             self.entries.insert(knob, Entry { backend, identity });
         }
         ranges
@@ -164,6 +178,7 @@ impl Backend {
     fn read(&self) -> Reading<Setting> {
         match self {
             Backend::Files(files) | Backend::Unit { files, .. } => files.read(),
+            Backend::Vm(knob) => knob.read(),
             Backend::Cpu(knob) => knob.read(),
         }
     }
@@ -172,6 +187,7 @@ impl Backend {
     fn undo(&self) -> Result<Vec<Undo>, String> {
         let told = |error: CgroupError| error.to_string();
         match self {
+            Backend::Vm(knob) => knob.undo(),
             Backend::Cpu(knob) => knob.undo(),
             Backend::Files(files) => {
                 let raw = files.raw_files().map_err(told)?;
@@ -192,6 +208,7 @@ impl Backend {
     fn write(&self, to: &Setting) -> Result<(), String> {
         let told = |error: CgroupError| error.to_string();
         match self {
+            Backend::Vm(knob) => knob.write(to),
             Backend::Cpu(knob) => knob.write(to),
             Backend::Files(files) => files.write(to).map_err(told),
             Backend::Unit { unit, files, .. } => match property_of(&files.round(to)) {
@@ -216,8 +233,12 @@ fn backend(
     knob: &Knob,
     files: Box<dyn GroupKnob>,
     group: &Group,
-    systemctl: Option<&Systemctl>,
+    managers: Managers<'_>,
 ) -> Backend {
+    if let Some((vm, proc)) = managers.vm.filter(|_| is_libvirts(knob)) {
+        return Backend::Vm(VmKnob::new(vm, of_limits(knob, files, group), group, proc.to_owned()));
+    }
+    let systemctl = managers.systemctl;
     let by_files = matches!(knob, Knob::Frozen { .. } | Knob::CpuIdle { .. });
     let Some(systemctl) = systemctl.filter(|_| !by_files) else { return Backend::Files(files) };
     let Some(place) = group.v2() else { return Backend::Files(files) };
@@ -229,6 +250,14 @@ fn backend(
             files,
         },
         Owner::Free | Owner::Delegated { .. } => Backend::Files(files),
+    }
+}
+
+/// The files that libvirt writes for this knob.
+fn of_limits(knob: &Knob, files: Box<dyn GroupKnob>, group: &Group) -> Box<dyn GroupKnob> {
+    match (knob, BandwidthKnob::new(&group.limits_of_vm())) {
+        (Knob::CpuBandwidth { .. }, Ok(limits)) => Box::new(limits),
+        _ => files,
     }
 }
 

@@ -3,6 +3,7 @@
 //! * [`Linux`] reads tenants, knobs, links and tasks, and carries actions out.
 //! * [`Queue`] is the batch queue, an SQLite file that the agent and `quell batch` share.
 //! * [`restore_state`] puts back whatever an agent that died has left, from its journal alone.
+//! * [`find_vm`] is the group of a virtual machine that libvirt runs.
 //! * [`doctor`] says what this machine lets one measure and control.
 //!
 //! Invariant: before the first write to a knob its old text is in the journal and on disk.
@@ -31,6 +32,7 @@ mod resources;
 mod restore;
 mod tasks;
 mod tenant;
+mod vms;
 
 pub use doctor::{Doctor, doctor};
 pub use latency::{LatencySource, PrometheusSource, PushedSource};
@@ -41,3 +43,4 @@ pub use options::{BatchBinding, Latency, LinkBinding, LinuxOptions, Selector, Se
 pub use queue::{Queue, QueueError, TaskRow};
 pub use restore::{StateDir, restore_state};
 pub use tasks::KeptTasks;
+pub use vms::find_vm;

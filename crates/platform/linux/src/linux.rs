@@ -18,6 +18,7 @@ use crate::resources::{Locks, Resources, Traffic, mount_resctrl};
 use crate::restore::{LinuxUndoer, StateDir, restore_state_except};
 use crate::tasks::{KeptTasks, Tasks};
 use crate::tenant::TenantState;
+use crate::vms::Vms;
 use crate::{adopt, clock, doctor};
 use quell_cgroup::{Group, Layout, Systemctl, raise_open_files};
 use quell_platform::{FileStore, KnobJournal, Platform, PlatformError, Scope};
@@ -39,6 +40,7 @@ pub struct Linux {
     layout: Layout,
     machine: Machine,
     systemctl: Option<Systemctl>,
+    vms: Vms,
     setup: Setup,
     journal: KnobJournal<FileStore>,
     meter: Meter,
@@ -111,6 +113,7 @@ impl Linux {
         let mut linux = Self {
             meter: Meter::load(&layout, options.services.len(), groups, loopback),
             systemctl: Systemctl::detect(&options.root),
+            vms: Vms::default(),
             hardware: Hardware::discover(&options.root),
             setup: Setup::default(),
             tenants: BTreeMap::new(),
@@ -233,6 +236,7 @@ impl Platform for Linux {
         self.thaw_tasks();
         // A queue that cannot be written must not keep the knobs from being put back.
         let stopped = self.tasks.stop_all(&self.queue);
+        self.vms.settle();
         let report = self.journal.restore_except(&mut undoer, &self.handed_over)?;
         let reaped = self.tasks.reap(&self.queue);
         self.knobs.forget_owned();

@@ -1,6 +1,7 @@
 //! Putting back what an agent has left, knowing nothing but its state folder.
 
 use crate::clock;
+use crate::vms::Client;
 use quell_cgroup::{Group, Layout, move_process, remove, restore_raw};
 use quell_counters::RawRegister;
 use quell_platform::{FileStore, KnobJournal, RestoreReport, StoreError, Undo, Undoer};
@@ -77,14 +78,20 @@ pub(crate) fn restore_state_except(
 pub(crate) struct LinuxUndoer {
     layout: Layout,
     machine: Machine,
+    /// One for all machines: a libvirt that hangs is waited for once.
+    libvirt: Client,
 }
 
 impl LinuxUndoer {
     pub(crate) fn new(root: &Path) -> Self {
-        Self { layout: Layout::discover(root), machine: Machine::new(root) }
+        Self {
+            layout: Layout::discover(root),
+            machine: Machine::new(root),
+            libvirt: Client::new(root),
+        }
     }
 
-    fn one(&self, undo: &Undo) -> Result<(), String> {
+    fn one(&mut self, undo: &Undo) -> Result<(), String> {
         match undo {
             Undo::File { .. } => Ok(()),
             Undo::RemoveGroup { path } => self.remove_group(&path.to_string_lossy()),
@@ -107,6 +114,7 @@ impl LinuxUndoer {
                 RawRegister { path: path.clone(), register: *register, value: *value }.restore()
             }
             Undo::Link { snapshot } => crate::links::undo(snapshot),
+            Undo::Vm { snapshot } => crate::vms::undo(&mut self.libvirt, &self.machine, snapshot),
             Undo::UnitProperty { unit, property, value } => {
                 let systemctl = quell_cgroup::Systemctl::detect(self.layout.root())
                     .ok_or_else(|| "systemd no longer runs".to_string())?;

@@ -4,9 +4,11 @@ use crate::latency::LatencySource;
 use crate::meter::Meter;
 use crate::options::{Latency, Selector};
 use crate::resources::{Locks, Resources, Traffic};
+use crate::vms::{Vm, Vms, find_vm};
 use quell_cgroup::{CgroupError, Group, GroupReader, Layout};
 use quell_types::{Gap, Reading, RequestReading, Tenant, TenantReading};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a tenant is.
 pub(crate) enum Role {
@@ -36,7 +38,15 @@ pub(crate) fn find_group(layout: &Layout, selector: &Selector) -> Result<Group, 
         Selector::Cgroup(path) => Group::find(layout, path),
         Selector::Unit(unit) => Group::of_unit(layout, unit),
         Selector::Pid(pid) => Group::of_pid(layout, *pid),
-        Selector::Vm(name) => Group::of_vm(layout, name),
+        Selector::Vm(name) => find_vm(layout, name),
+    }
+}
+
+/// A tenant that is a machine of libvirt's, to be set through it.
+pub(crate) fn machine(vms: &mut Vms, root: &Path, selector: &Selector) -> Option<Arc<Vm>> {
+    match selector {
+        Selector::Vm(name) => vms.take(root, name),
+        _ => None,
     }
 }
 
@@ -103,8 +113,18 @@ impl TenantState {
     }
 
     /// Takes over the group as it is found now; true if it is there and new.
-    pub(crate) fn refind(&mut self, layout: &Layout, meter: &mut Meter, root: &Path) -> bool {
-        let Ok(group) = find_group(layout, &self.selector) else { return false };
+    pub(crate) fn refind(
+        &mut self,
+        layout: &Layout,
+        vms: &mut Vms,
+        meter: &mut Meter,
+        root: &Path,
+    ) -> bool {
+        let found = match &self.selector {
+            Selector::Vm(name) => vms.again(layout, name),
+            other => find_group(layout, other).ok(),
+        };
+        let Some(group) = found else { return false };
         let identity = group.identity();
         if identity.is_err() {
             return false;

@@ -81,6 +81,11 @@ pub enum Undo {
         /// What the egress crate needs to do so.
         snapshot: serde_json::Value,
     },
+    /// Set back what libvirt keeps of a virtual machine.
+    Vm {
+        /// What the real platform needs to do so.
+        snapshot: serde_json::Value,
+    },
     /// Set a property of a systemd unit back.
     UnitProperty {
         /// The unit.

@@ -112,6 +112,11 @@ impl Group {
         Self::find(layout, &path)
     }
 
+    /// The same name with other directories.
+    pub(crate) fn with_places(&self, places: Vec<Place>) -> Self {
+        Self { name: self.name.clone(), places }
+    }
+
     fn of_places(layout: &Layout, path: &str, places: Vec<Place>) -> Result<Self, CgroupError> {
         if places.is_empty() {
             let searched = layout.describe();

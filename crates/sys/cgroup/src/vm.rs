@@ -7,7 +7,7 @@
 //! by going up from there. Source: <https://libvirt.org/cgroups.html>.
 
 use crate::CgroupError;
-use crate::group::Group;
+use crate::group::{Group, Place};
 use crate::layout::Layout;
 
 /// Where libvirt's QEMU driver keeps what it knows of machines that run.
@@ -26,11 +26,31 @@ impl Group {
             .map_err(|error| none(format!("{}: {error}", file.display())))?;
         let pid: u32 =
             text.trim().parse().map_err(|_| none(format!("{} is no number", file.display())))?;
+        Self::of_vm_process(layout, name, pid)
+    }
+
+    /// The same by the machine's process, where somebody else has told it.
+    ///
+    /// # Errors
+    /// The process is not that machine's (any more).
+    pub fn of_vm_process(layout: &Layout, name: &str, pid: u32) -> Result<Self, CgroupError> {
         // A file that libvirt left behind may name somebody else by now.
         if !is_machine(layout, pid, name) {
-            return Err(none(format!("process {pid} is not it any more")));
+            let why = format!("process {pid} is not it any more");
+            return Err(CgroupError::NoVm { name: name.to_owned(), why });
         }
         Self::above_pid(layout, pid, machine_part)
+    }
+
+    /// The group that libvirt puts a machine's own limits on: `libvirt` below a scope that systemd
+    /// made for it, else the machine's group itself.
+    #[must_use]
+    pub fn limits_of_vm(&self) -> Self {
+        let below = |place: &Place| {
+            let dir = place.dir.join("libvirt");
+            if dir.is_dir() { Place { dir, ..place.clone() } } else { place.clone() }
+        };
+        self.with_places(self.places().iter().map(below).collect())
     }
 }
 
@@ -105,6 +125,17 @@ mod tests {
         let layout = Layout::discover(host.path());
         let group = Group::of_vm(&layout, "g1").unwrap();
         assert!(group.v2().unwrap().dir.ends_with(r"machine-qemu\x2d3\x2dg1.scope"));
+    }
+
+    #[test]
+    fn its_limits_lie_where_libvirt_puts_them() {
+        let host = host();
+        let layout = Layout::discover(host.path());
+        let group = Group::of_vm_process(&layout, "g1", 41).unwrap();
+        let limits = group.limits_of_vm();
+        assert!(limits.v2().unwrap().dir.ends_with(r"machine-qemu\x2d3\x2dg1.scope/libvirt"));
+        // Nothing lies below it: then it is the group itself.
+        assert_eq!(limits.limits_of_vm(), limits);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod common;
 mod deaths;
+mod libvirt;
 mod life;
 mod probes;
 mod queue;

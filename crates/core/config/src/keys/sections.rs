@@ -80,7 +80,8 @@ keys! {
         "A process; its cgroup is meant.";
     VM: MachineName = "vm", MachineName,
         Default::Nothing("one of cgroup, unit, pid, vm is needed"),
-        "A virtual machine that libvirt runs, by libvirt's name for it.";
+        "A virtual machine that libvirt runs, by libvirt's name for it; its CPUs and \
+         CPU time are set through libvirt.";
     P50: Span = "p50", TARGET, Default::Nothing("exactly one objective is needed"),
         "Objective: half of all requests are answered within this time.";
     P95: Span = "p95", TARGET, Default::Nothing("exactly one objective is needed"),

@@ -3,7 +3,8 @@
 use super::Linux;
 use crate::clock;
 use crate::experiment::Player;
-use crate::tenant::TenantState;
+use crate::knobs::Managers;
+use crate::tenant::{TenantState, machine};
 use quell_platform::{PlatformError, Scope};
 use quell_types::{
     BandwidthReading, Celsius, Gap, HostReading, Reading, Sample, Tenant, TenantReading, Time,
@@ -18,12 +19,16 @@ impl Linux {
     /// Finds groups again that were made anew (a restarted service), and services' sockets.
     pub(super) fn refind(&mut self) {
         let root = self.options.root.clone();
+        let proc = root.join("proc");
         let retry_meter = self.full_samples.is_multiple_of(METER_EVERY);
         for (name, tenant) in &mut self.tenants {
             if tenant.look() {
-                if tenant.refind(&self.layout, &mut self.meter, &root) {
+                if tenant.refind(&self.layout, &mut self.vms, &mut self.meter, &root) {
                     let (group, is_service) = (&tenant.group, tenant.is_service());
-                    self.knobs.install(name, group, is_service, self.systemctl.as_ref());
+                    let vm = machine(&mut self.vms, &root, &tenant.selector);
+                    let vm = vm.as_ref().map(|vm| (vm, proc.as_path()));
+                    let managers = Managers { systemctl: self.systemctl.as_ref(), vm };
+                    self.knobs.install(name, group, is_service, managers);
                     self.traffic.track(name, group);
                     self.locks.track(name, group);
                 } else {

@@ -2,10 +2,11 @@
 
 use super::Linux;
 use crate::adopt;
+use crate::knobs::Managers;
 use crate::latency::{LatencySource, PrometheusSource, PushedSource};
 use crate::open::OpenError;
 use crate::options::{BatchBinding, Latency, Selector, ServiceBinding};
-use crate::tenant::{Role, TenantState, find_group};
+use crate::tenant::{Role, TenantState, find_group, machine};
 use quell_cgroup::Group;
 use quell_types::{Knob, Setup, Tenant};
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ impl Linux {
         for batch in &self.options.batch.clone() {
             errors.extend(self.add_batch(batch).err());
         }
+        // Nothing is in a hurry yet: what libvirt has of its machines is known before the first write.
+        self.vms.settle();
         for link in &self.options.links.clone() {
             if let Err(why) = self.links.open(link, &self.options.batch) {
                 errors.push(OpenError::Link { link: link.spec.name.to_string(), why });
@@ -112,16 +115,18 @@ impl Linux {
 
     fn add_tenant(&mut self, name: Tenant, role: Role, selector: &Selector, group: Group) {
         let is_service = matches!(role, Role::Service { .. });
-        let systemctl = self.systemctl.as_ref();
-        let ranges = self.knobs.install(&name, &group, is_service, systemctl);
-        self.setup.knobs.extend(ranges);
-        self.setup.knobs.extend(self.resources.install(&name, is_service));
         let root = self.options.root.clone();
         // An adopted tenant is found again under the path of its new group.
         let selector = match group.name() {
             path if path == adopt::adopted_path(&name) => Selector::Cgroup(path.to_owned()),
             _ => selector.clone(),
         };
+        let (vm, proc) = (machine(&mut self.vms, &root, &selector), root.join("proc"));
+        let vm = vm.as_ref().map(|vm| (vm, proc.as_path()));
+        let managers = Managers { systemctl: self.systemctl.as_ref(), vm };
+        let ranges = self.knobs.install(&name, &group, is_service, managers);
+        self.setup.knobs.extend(ranges);
+        self.setup.knobs.extend(self.resources.install(&name, is_service));
         self.traffic.track(&name, &group);
         self.locks.track(&name, &group);
         let state = TenantState::new(name.clone(), role, selector, group, &mut self.meter, &root);
