@@ -11,6 +11,7 @@ mod group;
 mod heat;
 mod pages;
 mod pause;
+mod phases;
 mod place;
 mod populate;
 mod quota;

@@ -7,5 +7,6 @@ mod life;
 mod probes;
 mod queue;
 mod refusals;
+mod reporters;
 mod vm;
 mod who;
