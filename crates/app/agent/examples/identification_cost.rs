@@ -119,8 +119,14 @@ fn cost(name: &str, policies: Vec<Box<dyn Policy>>) -> Result<(f64, f64), Failed
 fn run() -> Result<bool, Failed> {
     let law = |law| build(law, &LawParams::default());
     let (without, _) = cost("none", law(Law::None)?)?;
-    let who: Box<dyn Policy> = Box::new(Who::new(WhoParams::default()));
-    let looks = [cost("who", vec![who])?, cost("culprit", law(Law::Culprit)?)?];
+    let who = |reporters| -> Vec<Box<dyn Policy>> {
+        vec![Box::new(Who::new(WhoParams { reporters, ..WhoParams::default() }))]
+    };
+    let looks = [
+        cost("who without a reporter", who(false))?,
+        cost("who", who(true))?,
+        cost("culprit", law(Law::Culprit)?)?,
+    ];
     let percent = looks.iter().map(|(percent, _)| percent - without).fold(0.0, f64::max);
     let held_percent = looks.iter().map(|(_, held)| *held).fold(0.0, f64::max);
     println!(

@@ -120,7 +120,7 @@ impl Reader<'_> {
             Wish::RunTasks { tenant, .. } => tenant == self.tenant,
             Wish::Play(experiment) => experiment.groups.contains(self.tenant),
             Wish::Probe(probe) => probe.service == *self.tenant,
-            Wish::EndProbe { .. } => false,
+            Wish::EndProbe { .. } | Wish::Burst(_) => false,
         };
         let mut kept = Entry { actions: Vec::new(), outcomes: Vec::new(), ..entry };
         kept.proposals.retain(|judged| concerns(&judged.proposal.wish));

@@ -2,7 +2,7 @@
 
 use quell_config::{Checked, ConfigErrors, Laws};
 use quell_policy::{
-    Law, LawParams, Needs, ParseLawError, Policy, Refresh, RefreshParams, Who, build_all,
+    Law, LawParams, Needs, ParseLawError, Policy, Refresh, RefreshParams, Who, WhoParams, build_all,
 };
 use std::time::Duration;
 
@@ -31,9 +31,7 @@ pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigE
     let beside = config.agent.beside.iter().map(|name| name.parse());
     let beside = beside.collect::<Result<Vec<Law>, ParseLawError>>();
     let beside = beside.map_err(|error| config.beside_error(&error.to_string()))?;
-    let table = toml::Value::Table(config.all_law_parameters());
-    let mut params: LawParams =
-        table.try_into().map_err(|e: toml::de::Error| refuse(e.to_string()))?;
+    let mut params = parameters(config).map_err(|e| refuse(e.to_string()))?;
     join_experiments(config, &mut params);
     let made = build_all(law, &beside, &params);
     let mut policies = made.map_err(|error| match error.law == name {
@@ -48,6 +46,20 @@ pub(crate) fn policies(config: &Checked) -> Result<Vec<Box<dyn Policy>>, ConfigE
         policies.push(Box::new(Refresh::new(params)));
     }
     Ok(policies)
+}
+
+/// The parameters of all laws.
+fn parameters(config: &Checked) -> Result<LawParams, toml::de::Error> {
+    toml::Value::Table(config.all_law_parameters()).try_into()
+}
+
+/// Parameters of a law that only finds out who slows whom: whether a reporter runs is what `culprit`
+/// is told.
+pub(crate) fn who(config: &Checked) -> Result<WhoParams, ConfigErrors> {
+    let culprit = Law::Culprit.name();
+    let params = parameters(config);
+    let params = params.map_err(|error| config.law_error(culprit, "", &error.to_string()))?;
+    Ok(WhoParams { reporters: params.culprit.reporters, ..WhoParams::default() })
 }
 
 /// What the configured laws want to be read; nothing if they cannot be made, which is told elsewhere.
@@ -116,6 +128,13 @@ mod tests {
         assert_eq!(names(""), ["quell"]);
         assert_eq!(names("[agent.probes]\nenabled = true\n"), ["quell", "refresh"]);
         assert_eq!(names("[agent.probes]\nenabled = true\nmax_share = 0\n"), ["quell"]);
+    }
+
+    #[test]
+    fn one_that_only_finds_out_reports_unless_culprit_is_told_not_to() {
+        assert!(who(&check(LEAST)).unwrap().reporters);
+        let off = format!("{LEAST}[law.culprit]\nreporters = false\n");
+        assert!(!who(&check(&off)).unwrap().reporters);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
         managed_cpus: config.agent.manage.clone(),
         mount_resctrl: config.agent.mount_resctrl,
         probe_program: if config.agent.probes.enabled { presser() } else { Vec::new() },
+        reporter_program: if needs.reporters { reporter() } else { Vec::new() },
         count_bus_locks: needs.bus_locks,
         read_temperatures: needs.temperatures,
         ..LinuxOptions::new(&config.agent.state_dir)
@@ -30,6 +31,11 @@ pub fn linux_options(config: &Checked) -> LinuxOptions {
 fn presser() -> Vec<String> {
     let program = format!("/proc/{}/exe", std::process::id());
     vec![program, "pressure".to_owned()]
+}
+
+/// This very program, as what reports from idle CPUs.
+pub(crate) fn reporter() -> Vec<String> {
+    [presser(), vec!["report".to_owned()]].concat()
 }
 
 /// What the engine is told.
@@ -117,6 +123,18 @@ mod tests {
         assert_eq!((jobs.takes_tasks, jobs.max_tasks, jobs.links.len()), (true, 2, 1));
         assert_eq!(options.links[0].spec.capacity.bits(), 1e9);
         assert_eq!(options.state_dir, PathBuf::from("/var/lib/quell"));
+    }
+
+    #[test]
+    fn a_reporter_is_there_for_the_law_that_wants_one() {
+        let of = |agent: &str| {
+            let text = format!("{agent}\n[[service]]\ncgroup = \"/a\"\np99 = \"3ms\"\n");
+            let config = Raw::from_toml("quell.toml", &text).check(&known_laws()).unwrap();
+            linux_options(&config).reporter_program.len()
+        };
+        assert_eq!(of("[agent]\nlaw = \"quell\""), 0);
+        assert_eq!(of("[agent]\nlaw = \"culprit\""), 3);
+        assert_eq!(of("[agent]\nlaw = \"culprit\"\n[law.culprit]\nreporters = false"), 0);
     }
 
     #[test]

@@ -186,6 +186,7 @@ impl<P: Platform, D: Decisions> Session<P, D> {
             Action::Play(_) => "experiment".into(),
             Action::Probe(_) => "probe".into(),
             Action::EndProbe { .. } => "probe-ended".into(),
+            Action::Burst(_) => "burst".into(),
         };
         if let Err(error) = self.platform.apply(action) {
             self.failed = Some(action.clone());

@@ -4,13 +4,13 @@ use crate::claim::Claims;
 use crate::decisions::{DecisionLog, Decisions};
 use crate::error::AgentError;
 use crate::signals::Signals;
-use crate::{fit, options};
+use crate::{fit, laws, options};
 use quell_config::Checked;
 use quell_control::Engine;
 use quell_linux::{AgentLock, Linux, OpenError, StateDir};
 use quell_model::blame::{Cause, Culprit, Finding, Resource, Standing};
 use quell_platform::{Platform, Scope};
-use quell_policy::{Policy, Who, WhoParams};
+use quell_policy::{Policy, Who};
 use quell_types::{Setup, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,8 +110,8 @@ pub struct WhoOptions {
 }
 
 /// Looks who slows the services that the configuration names. Batch groups are held for moments,
-/// at most 1 % of the time; every freezer is as before afterwards. `progress` is told after each
-/// sample.
+/// at most 1 % of the time; every freezer is as before afterwards. Where a CPU is idle a reporter
+/// uses at most 1 % of it. `progress` is told after each sample.
 ///
 /// # Errors
 /// As when an agent is opened; the platform failed; or a freezer could not be put back.
@@ -129,9 +129,13 @@ pub fn who(
     let _lock = AgentLock::take(&state.0)?;
     let _claims = Claims::take(config)?;
     let mut log = DecisionLog::open(&state)?;
-    let mut platform = Linux::open(options::linux_options(config)).map_err(AgentError::Open)?;
+    let policy = Who::new(laws::who(config)?);
+    let mut server = options::linux_options(config);
+    if policy.needs().reporters {
+        server.reporter_program = options::reporter();
+    }
+    let mut platform = Linux::open(server).map_err(AgentError::Open)?;
     let setup = platform.setup().clone();
-    let policy = Who::new(WhoParams::default());
     let period = policy.period();
     let policies: Vec<Box<dyn Policy>> = vec![Box::new(policy)];
     let mut engine = Engine::new(setup.clone(), policies, options::engine_params(config));

@@ -56,8 +56,8 @@ impl Arena {
             Action::StartTask { .. } => Some(Site::StartTask),
             Action::StopTask { .. } => Some(Site::StopTask),
             Action::Play(_) => Some(Site::Play),
-            // No law that is tried here makes probes.
-            Action::Probe(_) | Action::EndProbe { .. } => None,
+            // No law that is tried here makes probes; a burst writes to nothing.
+            Action::Probe(_) | Action::EndProbe { .. } | Action::Burst(_) => None,
         }
     }
 

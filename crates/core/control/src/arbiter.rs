@@ -44,9 +44,11 @@ impl Arbiter {
                 self.settle(knob);
                 Verdict::Accepted
             }
-            Wish::RunTasks { .. } | Wish::Play(_) | Wish::Probe(_) | Wish::EndProbe { .. } => {
-                Verdict::Accepted
-            }
+            Wish::RunTasks { .. }
+            | Wish::Play(_)
+            | Wish::Probe(_)
+            | Wish::EndProbe { .. }
+            | Wish::Burst(_) => Verdict::Accepted,
         }
     }
 

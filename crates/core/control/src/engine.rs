@@ -175,6 +175,7 @@ impl Engine {
                 },
                 Wish::Probe(probe) => plays.push(Action::Probe(probe.clone())),
                 Wish::EndProbe { id } => plays.push(Action::EndProbe { id: *id }),
+                Wish::Burst(burst) => plays.push(Action::Burst(burst.clone())),
                 _ => {}
             }
         }
@@ -214,7 +215,7 @@ impl Engine {
     /// Experiments and probes would spoil each other: one at a time.
     fn in_the_way(&self, wish: &Wish) -> Option<Verdict> {
         let why = match wish {
-            Wish::Play(_) if self.probing.is_some() => "a probe is under way",
+            Wish::Play(_) | Wish::Burst(_) if self.probing.is_some() => "a probe is under way",
             Wish::Probe(_) if self.playing.is_some() => "an experiment is being played",
             Wish::Probe(_) if self.probing.is_some() => "another probe is under way",
             _ => return None,

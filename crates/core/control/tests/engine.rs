@@ -84,6 +84,7 @@ impl Machine {
             tasks: vec![],
             experiments: vec![],
             probes: vec![],
+            bursts: vec![],
             outcomes: vec![],
             link_capacity: BTreeMap::new(),
         }

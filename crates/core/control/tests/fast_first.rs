@@ -54,6 +54,7 @@ fn sample(ms: u64, knobs: &BTreeMap<Knob, Setting>) -> Sample {
         knobs: std::sync::Arc::new(knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect()),
         tasks: vec![],
         probes: Vec::new(),
+        bursts: Vec::new(),
         experiments: vec![],
         outcomes: vec![],
         link_capacity: BTreeMap::new(),

@@ -117,6 +117,7 @@ impl Observer {
             tasks: sample.tasks.clone(),
             experiments: sample.experiments.clone(),
             probes: sample.probes.clone(),
+            bursts: sample.bursts.clone(),
         }
     }
 

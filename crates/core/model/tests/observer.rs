@@ -65,6 +65,7 @@ fn sample(ms: u64, web: TenantReading, jobs: TenantReading) -> Sample {
         tasks: vec![],
         experiments: vec![],
         probes: vec![],
+        bursts: vec![],
         outcomes: vec![],
         link_capacity: BTreeMap::new(),
     }

@@ -64,6 +64,8 @@ pub struct Needs {
     pub bus_locks: bool,
     /// Temperature and busy time of each CPU.
     pub temperatures: bool,
+    /// Bursts of a reporter on idle CPUs.
+    pub reporters: bool,
 }
 
 impl Needs {
@@ -73,6 +75,7 @@ impl Needs {
         Self {
             bus_locks: self.bus_locks || other.bus_locks,
             temperatures: self.temperatures || other.temperatures,
+            reporters: self.reporters || other.reporters,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a platform is asked to do, and what came of it.
 
-use crate::{Knob, Probe, Setting, TaskId, Tenant, Time};
+use crate::{Burst, Knob, Probe, Setting, TaskId, Tenant, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub enum Action {
         /// Which.
         id: u64,
     },
+    /// Time accesses on an idle CPU for a moment, to see what neighbours do to them.
+    Burst(Burst),
 }
 
 /// Groups frozen and freed after a code, chip by chip, played by the platform with a dead-man

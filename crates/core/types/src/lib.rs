@@ -6,6 +6,7 @@
 //! Invariant: a missing value is a [`Gap`] with its reason, never 0 and never -1.
 
 mod action;
+mod burst;
 mod capability;
 mod cpuset;
 mod histogram;
@@ -23,6 +24,7 @@ mod topology;
 mod units;
 
 pub use action::{Action, Experiment, Outcome};
+pub use burst::{AccessTimes, BURST_PATTERNS, Burst, BurstReport, BurstTrace};
 pub use capability::{Capability, CapabilityKind, CapabilityReport};
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use histogram::{LogHistogram, SLOTS, SUB_BUCKETS};

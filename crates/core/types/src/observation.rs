@@ -1,8 +1,8 @@
 //! What a policy sees: rates and windows, derived from samples by the model.
 
 use crate::{
-    BytesPerSecond, Celsius, Cpus, ExperimentTrace, Fraction, Knob, Link, ProbeTrace, Reading,
-    Setting, TaskRecord, Tenant, Time, Watts,
+    BurstTrace, BytesPerSecond, Celsius, Cpus, ExperimentTrace, Fraction, Knob, Link, ProbeTrace,
+    Reading, Setting, TaskRecord, Tenant, Time, Watts,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -183,4 +183,7 @@ pub struct Observation {
     /// Probes that ended since the sample before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeTrace>,
+    /// Bursts of a reporter that ended since the sample before, or were not played.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bursts: Vec<BurstTrace>,
 }

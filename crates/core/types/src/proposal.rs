@@ -1,6 +1,6 @@
 //! What a policy wants, why, and what became of it. Reasons are data.
 
-use crate::{Experiment, Knob, Probe, Setting, Tenant};
+use crate::{Burst, Experiment, Knob, Probe, Setting, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -60,6 +60,8 @@ pub enum Wish {
         /// Which.
         id: u64,
     },
+    /// Time accesses on an idle CPU for a moment.
+    Burst(Burst),
 }
 
 /// A value that a rule looked at.

@@ -1,8 +1,8 @@
 //! Raw readings of one moment. Counters only grow; rates are the model's business.
 
 use crate::{
-    BytesPerSecond, Celsius, CpuSet, Gap, Knob, Link, LogHistogram, Outcome, ProbeTrace, Reading,
-    Setting, TaskRecord, Tenant, Time, Watts,
+    BurstTrace, BytesPerSecond, Celsius, CpuSet, Gap, Knob, Link, LogHistogram, Outcome,
+    ProbeTrace, Reading, Setting, TaskRecord, Tenant, Time, Watts,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -249,6 +249,9 @@ pub struct Sample {
     /// Probes that ended since the last sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeTrace>,
+    /// Bursts of a reporter that ended since the last sample, or were not played.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bursts: Vec<BurstTrace>,
     /// Actions that ended since the last sample, for the journal.
     pub outcomes: Vec<Outcome>,
     /// Free capacity of links as configured, so that a replay needs no configuration.

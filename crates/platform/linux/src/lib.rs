@@ -28,6 +28,7 @@ mod open;
 mod options;
 mod probe;
 mod queue;
+mod reporter;
 mod resources;
 mod restore;
 mod tasks;

@@ -2,6 +2,7 @@
 
 mod acting;
 mod probing;
+mod reporting;
 mod sampling;
 mod set_up;
 
@@ -27,6 +28,7 @@ use quell_types::{
     Action, CapabilityReport, ExperimentTrace, Knob, Outcome, ProbeTrace, Sample, Setup, Tenant,
     Time,
 };
+use reporting::Reporting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -61,6 +63,7 @@ pub struct Linux {
     prober: Option<(Prober, String)>,
     probe_group: Option<Group>,
     probed: Vec<ProbeTrace>,
+    reporting: Reporting,
     outcomes: Vec<Outcome>,
     last: Time,
     full_samples: u64,
@@ -129,6 +132,7 @@ impl Linux {
             prober: None,
             probe_group: None,
             probed: Vec::new(),
+            reporting: Reporting::default(),
             outcomes: Vec::new(),
             last: clock::now(),
             full_samples: 0,
@@ -231,6 +235,7 @@ impl Platform for Linux {
             player.end(Some("the agent ends".into()));
         }
         let _ = self.end_probe(None, "the agent ends");
+        self.end_reporter();
         self.probe_group = None;
         let mut undoer = LinuxUndoer::new(&self.options.root);
         self.thaw_tasks();

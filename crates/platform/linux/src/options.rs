@@ -96,6 +96,9 @@ pub struct LinuxOptions {
     /// The program that presses in probes, with its first arguments (`quell pressure`); empty: no
     /// probe is made.
     pub probe_program: Vec<String>,
+    /// The program that reports: it reads a line for each burst and answers with one (`quell pressure
+    /// report`); empty: no burst is played.
+    pub reporter_program: Vec<String>,
     /// Whether bus locks are counted: by perf, where the PMU has counters left.
     pub count_bus_locks: bool,
     /// Whether temperature and use of each CPU are read.
@@ -116,6 +119,7 @@ impl LinuxOptions {
             count_loopback: false,
             mount_resctrl: false,
             probe_program: Vec::new(),
+            reporter_program: Vec::new(),
             count_bus_locks: false,
             read_temperatures: false,
         }

@@ -227,6 +227,7 @@ fn stall(sample: &mut Sample, last: Option<&Sample>) {
         outcomes: std::mem::take(&mut sample.outcomes),
         experiments: std::mem::take(&mut sample.experiments),
         probes: std::mem::take(&mut sample.probes),
+        bursts: std::mem::take(&mut sample.bursts),
         ..last.clone()
     };
     *sample = own;

@@ -4,6 +4,7 @@
 //! * [`KnobJournal`]: old settings on disk before the first write, played back after any death.
 //! * [`Recorder`], [`Replay`]: a run written down, and gone through again.
 //! * [`Faulty`], [`FaultyStore`]: any platform, any store, with faults thrown at it.
+//! * [`IdleCpus`]: where a reporter may run.
 //! * [`Table`]: the smallest platform: knobs in a map. For tests of whatever sits above the seam.
 //! * [`conformance`]: what every platform must keep, as one test body.
 
@@ -11,6 +12,7 @@ pub mod conformance;
 mod faulty;
 mod faulty_store;
 mod file_store;
+mod idle_cpus;
 mod life;
 mod memory_store;
 mod platform;
@@ -22,6 +24,7 @@ mod undo;
 pub use faulty::{Fault, Faulty};
 pub use faulty_store::{FaultyStore, Medium, OnChange, StoreFault};
 pub use file_store::FileStore;
+pub use idle_cpus::IdleCpus;
 pub use life::Life;
 pub use memory_store::MemoryStore;
 pub use platform::{Platform, PlatformError, Scope, Store, StoreError};

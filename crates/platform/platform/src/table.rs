@@ -74,6 +74,7 @@ impl Platform for Table {
             tasks: Vec::new(),
             experiments: Vec::new(),
             probes: Vec::new(),
+            bursts: Vec::new(),
             outcomes: std::mem::take(&mut self.outcomes),
             link_capacity: BTreeMap::new(),
         })

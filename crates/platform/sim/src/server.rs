@@ -8,6 +8,7 @@ mod mishaps;
 mod probe;
 mod queue;
 mod reading;
+mod reporter;
 mod sensors;
 mod tasks;
 mod truth;
@@ -255,6 +256,7 @@ impl<S: Store> SimServer<S> {
             Action::StopTask { task } => Ok(self.body.stop_task(*task)),
             Action::Probe(probe) => Ok(self.body.probe(probe)),
             Action::EndProbe { id } => Ok(self.body.end_probe(Some(*id), "it was asked to end")),
+            Action::Burst(burst) => Ok(self.body.burst(burst)),
             Action::Play(experiment) => {
                 let known = |group| self.body.batch_group(group).map(drop);
                 if let Err(why) = experiment.groups.iter().try_for_each(known) {

@@ -3,10 +3,12 @@
 mod cachebench;
 mod library;
 mod pressure;
+mod reporter;
 
 pub(crate) use library::of;
 pub use library::{PROGRAMS, program};
 pub(crate) use pressure::in_turn;
+pub(crate) use reporter::{Pattern, reporter};
 
 use thiserror::Error;
 
@@ -72,6 +74,9 @@ pub struct Phase {
     pub most_s: f64,
     /// Cycles per instruction without any access beyond the private caches.
     pub base_cpi: f64,
+    /// Cycles per instruction in which it waits for its core's own caches and does nothing else. Most
+    /// programs hide these hits; bus locks hold them back as all other accesses (S-6).
+    pub private_cycles: f64,
     /// Accesses to the last-level cache per 1000 instructions (misses of the private caches).
     pub llc_apki: f64,
     /// Misses of the last-level cache by bytes held there.
@@ -105,6 +110,7 @@ impl Default for Phase {
             least_s: f64::INFINITY,
             most_s: f64::INFINITY,
             base_cpi: 0.8,
+            private_cycles: 0.0,
             llc_apki: 0.0,
             llc_misses: MissCurve::flat(0.0),
             working_set_bytes: 0.0,
@@ -185,6 +191,7 @@ impl Phase {
         let checks = [
             (self.least_s > 0.0 && self.most_s >= self.least_s, "its length is not positive"),
             (self.base_cpi > 0.0, "base_cpi is not positive"),
+            (self.private_cycles >= 0.0, "private_cycles are negative"),
             (self.overlap >= 1.0, "overlap is below 1"),
             (self.llc_apki >= self.llc_misses.mpki(0.0), "more misses than accesses of the LLC"),
             (self.working_set_bytes >= 0.0, "the working set is negative"),

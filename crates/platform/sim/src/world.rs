@@ -12,6 +12,7 @@ mod heat;
 mod lock_limit;
 mod pages;
 mod pause;
+mod phases;
 mod place;
 mod populate;
 mod quota;

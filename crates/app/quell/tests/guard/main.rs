@@ -8,5 +8,6 @@ mod life;
 mod probes;
 mod queue;
 mod refusals;
+mod reporters;
 mod vm;
 mod who;

@@ -84,6 +84,12 @@ pub enum Resource {
     Memory,
     /// CPUs: requests wait, and take no more CPU time.
     Cpu,
+    /// Of the first, the bus, as a reporter tells: locks hold everybody's accesses back.
+    BusLock,
+    /// Likewise, the last-level cache: its room or its bandwidth.
+    LastLevelCache,
+    /// Likewise, the bandwidth of memory.
+    MemoryBandwidth,
 }
 
 /// Why a victim is slow.

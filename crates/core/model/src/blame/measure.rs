@@ -224,7 +224,8 @@ fn mean_ln(histogram: &LogHistogram) -> Option<f64> {
 }
 
 /// CPUs that each shifted group used more while it ran than while it was held.
-fn doses(trace: &ExperimentTrace) -> BTreeMap<Tenant, f64> {
+#[must_use]
+pub fn doses(trace: &ExperimentTrace) -> BTreeMap<Tenant, f64> {
     let use_of = |running: bool, tenant: &Tenant| {
         let chips = || trace.chips.iter().filter(|chip| chip.running == running);
         let seconds: f64 = chips().map(|chip| chip.to.since(chip.from).as_secs_f64()).sum();

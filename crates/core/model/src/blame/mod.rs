@@ -37,6 +37,9 @@
 //! does not tell, latency is weighed in the same way beside CPU time, and who lengthens only that is
 //! *suspected*.
 //!
+//! Over what they fight, counters would say. Where there are none a reporter does ([`signature`]): short
+//! bursts of timed accesses on a CPU that is idle anyway. It names nobody.
+//!
 //! # Units
 //! Harm: ln per CPU. Doses: CPUs. Costs: seconds of CPU time per request; only ratios are used.
 //!
@@ -70,7 +73,9 @@ mod hypothesis;
 mod judge;
 mod measure;
 mod normal;
+mod reported;
 mod rivals;
+mod signature;
 mod waiting;
 
 pub use choose::{Candidate, ChooseParams, choose};
@@ -78,6 +83,8 @@ pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
 pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
-pub use measure::{MeasureParams, Measurer, Signal};
+pub use measure::{MeasureParams, Measurer, Signal, doses};
+pub use reported::report;
 pub use rivals::{Rival, rivals, undecided};
+pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};
 pub use waiting::{Crowding, Demand, Waiting, WaitingParams};

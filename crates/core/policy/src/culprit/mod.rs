@@ -37,7 +37,7 @@
 //! | rule | when | what |
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
-//! | `look` | a question is open | see `who` |
+//! | `look`, `burst` | a question is open | see `who` |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
 //! | `idle` | used less than half of its budget for 10 s | the same |
@@ -46,10 +46,10 @@
 
 mod terms;
 
-use crate::Policy;
 use crate::ledger::{Ledger, Reason};
 use crate::parts::{check, short_period};
 use crate::who::{Who, WhoParams};
+use crate::{Needs, Policy};
 use quell_model::blame::{Finding, Standing};
 use quell_types::{Input, Knob, Observation, Proposal, Setting, Setup, Tenant};
 use schemars::JsonSchema;
@@ -76,6 +76,9 @@ pub struct CulpritParams {
     pub held_share_frac: f64,
     /// Groups that are named, but never limited.
     pub spared: Vec<String>,
+    /// Whether a reporter tells what a culprit takes: short bursts on a CPU that is idle, at most
+    /// 1 % of it. For `quell who` too.
+    pub reporters: bool,
 }
 
 impl Default for CulpritParams {
@@ -88,6 +91,7 @@ impl Default for CulpritParams {
             longest_term_s: 600.0,
             held_share_frac: 0.01,
             spared: Vec::new(),
+            reporters: true,
         }
     }
 }
@@ -119,7 +123,11 @@ const NAME: &str = "culprit";
 
 impl Culprit {
     pub(crate) fn new(params: CulpritParams) -> Self {
-        let looks = WhoParams { held_share_frac: params.held_share_frac, ..WhoParams::default() };
+        let looks = WhoParams {
+            held_share_frac: params.held_share_frac,
+            reporters: params.reporters,
+            ..WhoParams::default()
+        };
         Self {
             who: Who::within(NAME, looks),
             terms: Terms::new(params.term_s, params.longest_term_s),
@@ -207,6 +215,10 @@ impl Policy for Culprit {
 
     fn findings(&self) -> BTreeMap<Tenant, Finding> {
         self.who.findings()
+    }
+
+    fn needs(&self) -> Needs {
+        self.who.needs()
     }
 
     fn degradations(&self, setup: &Setup) -> Vec<String> {

@@ -84,6 +84,7 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
         tasks: Vec::new(),
         experiments: Vec::new(),
         probes: Vec::new(),
+        bursts: Vec::new(),
     })
 }
 

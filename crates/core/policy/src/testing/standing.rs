@@ -36,7 +36,7 @@ impl Standing {
                     self.tasks.insert(tenant, if allowed { at_most } else { 0 });
                 }
                 Wish::Play(experiment) => self.played.push(experiment),
-                Wish::Probe(_) | Wish::EndProbe { .. } => {}
+                Wish::Probe(_) | Wish::EndProbe { .. } | Wish::Burst(_) => {}
             }
         }
     }
@@ -106,6 +106,7 @@ pub(crate) fn journal_lines(second: f64, proposals: &[Proposal]) -> String {
             Wish::Play(e) => format!("play experiment {}", e.id),
             Wish::Probe(p) => format!("probe {} of {}", p.resource, p.service),
             Wish::EndProbe { id } => format!("end probe {id}"),
+            Wish::Burst(b) => format!("burst {}", b.id),
         };
         let (rank, rule) = (p.precedence, &p.rule);
         writeln!(text, "{second:8.3} {rank:?} {rule} {{{}}}: {wish}", inputs.join(" "))

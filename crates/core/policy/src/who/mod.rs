@@ -12,6 +12,9 @@
 //! it runs, 50 ms in all, and the victim's CPU time per request is compared. Suspects pay for looks
 //! from a bank that fills with 1 % of their time, so nobody loses more than that.
 //!
+//! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
+//! ([`reporters`]), at most 1 % of it. Each look takes one along into its hold.
+//!
 //! Where several never sleep beside the service, each may be the cause or only starved by the others.
 //! All of these *rivals* but one are held for 0.2 s, once for each: who sleeps then asks for less than
 //! its turn. Until that is settled, or ten seconds are over, other looks leave their banks alone.
@@ -32,6 +35,7 @@
 //!       for each victim, least looked at first:
 //!           set = those about whom its hypotheses disagree most, of those who can pay
 //!           if there is one: play it, and stop
+//!   if a look begins, or none is on its way, and a CPU may be idle: a burst
 //!   judge each victim
 //! ```
 //!
@@ -40,19 +44,26 @@
 //! |---|---|
 //! | `look` | a set of suspects is held for a moment, for the victim that is named in its inputs |
 //! | `relieve` | rivals are held for a moment, so that it shows what another wants |
+//! | `burst` | a reporter times its accesses on an idle CPU, within the hold of a look or between looks |
 //!
 //! # Degradation
 //! Without a freezer, or for a group that has none, correlation alone speaks and nobody is named
 //! for anything but the CPU; where the kernel does not tell behind whom threads stand, nobody is
 //! named for that. A service without requests is judged by its waits alone. Too few requests in a chip: chips grow up to
-//! 100 ms, and below that rate nobody is named.
+//! 100 ms, and below that rate nobody is named. Without an idle CPU no reporter runs, and `resource`
+//! says no more than memory or CPU.
 //!
 //! Source: A-2, A-3, R-2, R-3.
 
 mod look;
+mod params;
+mod reporters;
+mod series;
 mod victim;
 
-use crate::law::Policy;
+pub use params::WhoParams;
+
+use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
 use look::{Look, Relief};
 use quell_model::blame::{Candidate, Finding, Rival};
@@ -60,9 +71,10 @@ use quell_types::{
     BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
     Wish,
 };
+use reporters::Reporters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use victim::{Victim, demands};
+use victim::{Victim, cpus, demands};
 
 /// Suspects run, are held twice as long, and run again: what drifts steadily cancels out.
 const CODE: [bool; 4] = [true, false, false, true];
@@ -81,39 +93,6 @@ const BOUND_FACTOR: u64 = 3;
 /// A trace that did not come by then is lost.
 const LOST: Duration = Duration::from_secs(2);
 
-/// Parameters of `who`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WhoParams {
-    /// Time between two steps, in seconds.
-    pub period_s: f64,
-    /// A suspect is held for at most this share of its time.
-    pub held_share_frac: f64,
-    /// Length of a chip in milliseconds, where requests are frequent.
-    pub chip_ms: u64,
-    /// Longest chip, where they are not.
-    pub longest_chip_ms: u64,
-    /// Requests that a side of a look should have at least.
-    pub look_requests: f64,
-    /// A group that uses less CPU than this hurts nobody, and is not held.
-    pub least_cpus: f64,
-    /// Whether it makes looks; else it learns from those that another law makes, and by chance.
-    pub looks: bool,
-}
-
-impl Default for WhoParams {
-    fn default() -> Self {
-        Self {
-            period_s: 0.25,
-            held_share_frac: 0.01,
-            chip_ms: 25,
-            longest_chip_ms: 100,
-            look_requests: 60.0,
-            least_cpus: 0.02,
-            looks: true,
-        }
-    }
-}
-
 /// The law. See the module.
 #[derive(Debug)]
 pub struct Who {
@@ -125,6 +104,7 @@ pub struct Who {
     next_id: u64,
     /// Whether nobody was held in the last sample.
     clean: bool,
+    reporters: Reporters,
 }
 
 impl Who {
@@ -139,7 +119,7 @@ impl Who {
     #[must_use]
     pub fn listening(period: Duration) -> Self {
         let period_s = period.as_secs_f64();
-        Self::new(WhoParams { looks: false, period_s, ..WhoParams::default() })
+        Self::new(WhoParams { looks: false, reporters: false, period_s, ..WhoParams::default() })
     }
 
     /// The same as a part of another law, in whose name it looks.
@@ -147,6 +127,7 @@ impl Who {
         Self {
             name,
             held_time: HeldTime::new(params.held_share_frac),
+            reporters: Reporters::new(name, params.reporters),
             params,
             victims: BTreeMap::new(),
             playing: None,
@@ -158,6 +139,7 @@ impl Who {
     /// Forgets what was found out about a suspect: it is judged anew.
     pub(crate) fn forget(&mut self, suspect: &Tenant) {
         self.victims.values_mut().for_each(|victim| victim.forget(suspect));
+        self.reporters.forget(suspect);
     }
 
     fn learn(&mut self, setup: &Setup, seen: &Observation) {
@@ -184,6 +166,7 @@ impl Who {
             }
         }
         self.follow(seen);
+        self.reporters.learn(seen, &suspects);
         self.held_time.fill(setup, seen.time);
         for (name, victim) in &mut self.victims {
             if let Some(service) = seen.services.get(name) {
@@ -347,15 +330,6 @@ impl Who {
     }
 }
 
-/// CPUs of each batch group that is there.
-fn cpus(seen: &Observation) -> BTreeMap<Tenant, f64> {
-    let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
-        batch.present.as_ref().ok()?;
-        Some((tenant.clone(), batch.cpu.as_ref().map_or(0.0, |cpu| cpu.0)))
-    };
-    seen.batch.iter().filter_map(one).collect()
-}
-
 impl Policy for Who {
     fn name(&self) -> &'static str {
         self.name
@@ -367,12 +341,23 @@ impl Policy for Who {
 
     fn step(&mut self, setup: &Setup, observation: &Observation) -> Vec<Proposal> {
         self.learn(setup, observation);
-        self.look(setup, observation).into_iter().collect()
+        let look = self.look(setup, observation);
+        let playing = self.playing.is_some();
+        let burst = self.reporters.propose(setup, observation, look.as_ref(), playing);
+        look.into_iter().chain(burst).collect()
     }
 
     fn findings(&self) -> BTreeMap<Tenant, Finding> {
-        let told = |(name, victim): (&Tenant, &Victim)| Some((name.clone(), victim.finding()?));
+        let told = |(name, victim): (&Tenant, &Victim)| {
+            let mut finding = victim.finding()?;
+            self.reporters.tell(&mut finding);
+            Some((name.clone(), finding))
+        };
         self.victims.iter().filter_map(told).collect()
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { reporters: self.params.reporters, ..Needs::default() }
     }
 
     fn degradations(&self, setup: &Setup) -> Vec<String> {

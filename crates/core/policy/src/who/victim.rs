@@ -233,3 +233,12 @@ pub(super) fn demands(seen: &Observation, held: &BTreeSet<Tenant>) -> BTreeMap<T
     };
     seen.batch.iter().filter(|(tenant, _)| !held.contains(*tenant)).filter_map(one).collect()
 }
+
+/// CPUs of each batch group that is there.
+pub(super) fn cpus(seen: &Observation) -> BTreeMap<Tenant, f64> {
+    let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
+        batch.present.as_ref().ok()?;
+        Some((tenant.clone(), batch.cpu.as_ref().map_or(0.0, |cpu| cpu.0)))
+    };
+    seen.batch.iter().filter_map(one).collect()
+}

@@ -3,6 +3,7 @@
 mod bus_lock;
 mod cache_capacity;
 pub(crate) mod float;
+mod flush;
 mod instruction_cache;
 mod integer;
 mod interconnect;
@@ -25,6 +26,7 @@ pub(crate) mod vector;
 
 pub(crate) use bus_lock::BusLock;
 pub(crate) use cache_capacity::{CacheCapacity, CacheShare};
+pub(crate) use flush::flush;
 pub(crate) use instruction_cache::{Code, InstructionCache};
 pub(crate) use integer::Integer;
 pub(crate) use interconnect::{Interconnect, Ring};
@@ -36,7 +38,7 @@ pub(crate) use network::connect;
 pub(crate) use page_faults::{BYTES as FAULT_BYTES, PageFaults};
 pub(crate) use power::Power;
 pub(crate) use prefetcher::Prefetcher;
-pub(crate) use random::streams;
+pub(crate) use random::{below, step, streams};
 pub(crate) use smt_sibling::SmtSibling;
 pub(crate) use storage::{Scratch, StorageBandwidth, StorageCapacity};
 pub(crate) use tlb::{Alias, Pages, SMALL, Tlb, pages_for};

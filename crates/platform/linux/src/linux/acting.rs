@@ -39,6 +39,7 @@ impl Linux {
             Action::Play(experiment) => self.play(experiment),
             Action::Probe(probe) => self.probe(probe),
             Action::EndProbe { id } => Ok(self.end_probe(Some(*id), "it was asked to end")),
+            Action::Burst(burst) => self.burst(burst),
         }
     }
 

@@ -47,7 +47,7 @@ impl Linux {
     }
 
     /// The group of what presses, in the idle class where the kernel has one, else of least weight.
-    fn probe_group(&mut self) -> Result<Result<Group, String>, PlatformError> {
+    pub(super) fn probe_group(&mut self) -> Result<Result<Group, String>, PlatformError> {
         if let Some(group) = &self.probe_group {
             return Ok(Ok(group.clone()));
         }
@@ -94,7 +94,7 @@ impl Linux {
 
     /// A process that is gone needs no ending. That the record stays, if it cannot be written, does
     /// no harm: its start time is in it.
-    fn forget_process(&mut self, key: &str) {
+    pub(super) fn forget_process(&mut self, key: &str) {
         let _ = self.journal.forget(key);
     }
 }

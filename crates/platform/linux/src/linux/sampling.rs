@@ -51,17 +51,18 @@ impl Linux {
             if edge.is_some_and(|edge| now >= edge) {
                 self.step_player();
                 self.step_prober();
+                self.step_reporter();
             } else if now >= moment {
                 return;
             }
         }
     }
 
-    /// The next edge of an experiment or a probe.
+    /// The next edge of an experiment, a probe or a burst.
     fn next_edge(&self) -> Option<Time> {
         let player = self.player.as_ref().map(Player::next_edge);
         let prober = self.prober.as_ref().map(|(prober, _)| prober.next_edge());
-        player.into_iter().chain(prober).min()
+        player.into_iter().chain(prober).chain(self.reporting.next_edge()).min()
     }
 
     pub(super) fn step_player(&mut self) {
@@ -127,6 +128,7 @@ impl Linux {
             self.resources.prepare(&mut self.journal, self.tenants.values());
             self.traffic.count();
             self.locks.count();
+            self.see_idle_cpus();
         }
         let (meter, counted) = (&mut self.meter, (&self.resources, &self.traffic, &self.locks));
         let one = |tenant: &mut TenantState| {
@@ -147,6 +149,7 @@ impl Linux {
             tasks: self.tasks.records(&self.queue).map_err(lost)?,
             experiments: std::mem::take(&mut self.traces),
             probes: std::mem::take(&mut self.probed),
+            bursts: std::mem::take(&mut self.reporting.traces),
             outcomes: std::mem::take(&mut self.outcomes),
             link_capacity: self.setup.links.iter().map(|l| (l.name.clone(), l.capacity)).collect(),
         })

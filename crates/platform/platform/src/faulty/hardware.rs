@@ -74,6 +74,7 @@ mod tests {
             tasks: vec![],
             experiments: vec![],
             probes: vec![],
+            bursts: vec![],
             outcomes: vec![],
             link_capacity: BTreeMap::new(),
         }

@@ -4,6 +4,7 @@ use super::experiment::Player;
 use super::knobs::KnobTable;
 use super::mishaps::Mishaps;
 use super::probe::Prober;
+use super::reporter::Reporting;
 use super::sensors::Sensors;
 use super::tasks::Tasks;
 use crate::scene::Scene;
@@ -30,6 +31,7 @@ pub(crate) struct Body {
     pub(super) probed: Vec<ProbeTrace>,
     /// The world's group of what presses beside a service; none until it is first wanted.
     pub(super) probe_group: Option<usize>,
+    pub(super) reporting: Reporting,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) last: u64,
     pages_bytes_per_s: f64,
@@ -63,6 +65,7 @@ impl Body {
             prober: None,
             probed: Vec::new(),
             probe_group: None,
+            reporting: Reporting::new(scene.seed, scene.sensing.noise_frac),
             outcomes: Vec::new(),
             last: 0,
             pages_bytes_per_s: scene.actuation.pages_bytes_per_s,
@@ -100,6 +103,7 @@ impl Body {
         loop {
             let edge = self.player.as_ref().map_or(u64::MAX, Player::next);
             let edge = self.prober.as_ref().map_or(edge, |prober| prober.next().min(edge));
+            let edge = edge.min(self.reporting.next());
             let due = self.knobs.next_due().min(edge).min(self.sensors.next());
             let to = due.min(end).max(self.world.now);
             self.world.run_until(to);
@@ -116,6 +120,7 @@ impl Body {
             }
             self.step_player();
             self.step_prober();
+            self.step_reporter();
         }
     }
 
@@ -251,6 +256,7 @@ impl Body {
     pub(crate) fn end_all(&mut self) {
         self.free_groups("the agent ends");
         let _ = self.end_probe(None, "the agent ends");
+        self.end_reporter();
         self.tasks.stop_all(&mut self.world);
         self.knobs.forget_all_pending();
     }
@@ -266,6 +272,8 @@ impl Body {
         // What presses dies with the agent.
         let _ = self.end_probe(None, "the agent died");
         self.probed.clear();
+        self.end_reporter();
+        self.reporting.forget();
         self.traces.clear();
         self.outcomes.clear();
     }

@@ -20,6 +20,7 @@ impl Body {
         self.run_until(due);
         self.last = due;
         self.world.settle_all();
+        self.see_idle_cpus();
         let names = self.tenants.clone();
         let tenants = names.into_iter().enumerate();
         let mut sample = Sample {
@@ -32,6 +33,7 @@ impl Body {
             tasks: self.tasks.records(),
             experiments: std::mem::take(&mut self.traces),
             probes: std::mem::take(&mut self.probed),
+            bursts: std::mem::take(&mut self.reporting.traces),
             outcomes: std::mem::take(&mut self.outcomes),
             link_capacity: self.setup.links.iter().map(|l| (l.name.clone(), l.capacity)).collect(),
         };

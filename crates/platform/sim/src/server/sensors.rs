@@ -118,6 +118,8 @@ impl Sensors {
         if !world.machine.lock_counter {
             return;
         }
+        // As above.
+        self.seen_group_locks.resize(world.groups.len(), 0.0);
         let (before, noise) = (self.taken.back(), self.sensing.noise_frac);
         let random = &mut self.noise;
         let mut counted = |total: f64, seen: &mut f64, last: Option<&f64>| {

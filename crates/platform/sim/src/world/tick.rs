@@ -222,8 +222,9 @@ impl World {
         let phase = self.phase_of(cell);
         let mpki = phase.llc_misses.mpki(self.caches[cell.domain].held(cell.work));
         let hits = (phase.llc_apki - mpki).max(0.0) / 1000.0;
-        let hit_cycles = self.machine.cache.hit_cycles / phase.overlap / self.open(cell.domain);
-        let cycles = phase.base_cpi + hits * hit_cycles;
+        let open = self.open(cell.domain);
+        let hit_cycles = self.machine.cache.hit_cycles / phase.overlap / open;
+        let cycles = phase.base_cpi + phase.private_cycles / open + hits * hit_cycles;
         let home = self.shape.domain_node[cell.domain];
         let distance = self.shape.distance[home][home];
         let miss_ns = self.machine.memory.latency_ns * distance / phase.overlap;

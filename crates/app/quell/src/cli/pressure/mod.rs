@@ -1,6 +1,7 @@
 //! `quell pressure`: one contention kernel at a chosen intensity.
 
 mod list;
+mod report;
 mod validate;
 
 pub(super) use list::Kernels;
@@ -119,12 +120,15 @@ enum Other {
     List(list::Args),
     /// Validate the kernels on this machine: linearity, impact on applications, cross-talk.
     Validate(Box<validate::Args>),
+    #[command(hide = true)]
+    Report(report::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.other {
         Some(Other::List(args)) => return list::run(args),
         Some(Other::Validate(args)) => return validate::run(args),
+        Some(Other::Report(args)) => return report::run(args),
         None => {}
     }
     let resource = args.resource.context("which resource? quell pressure list explains them")?;
