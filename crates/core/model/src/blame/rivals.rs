@@ -7,6 +7,10 @@
 //! is none. Where that cannot be tried (no freezer, samples that are too rare), all rivals are named
 //! after a while.
 //!
+//! Each is judged by its own relief, so the order is free: who asks for most comes first. If it is
+//! the cause, it does not sleep, and one look has settled it; in any other order innocents are held
+//! and watched before.
+//!
 //! Source: issue "Name the polluter and limit only it" (who made the service wait).
 
 use super::finding::FindingParams;
@@ -25,10 +29,12 @@ pub(super) struct Stood {
 }
 
 /// One of several who never sleep.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rival {
     /// Who.
     pub workload: Tenant,
+    /// CPUs that it asks for: what it uses, and threads of it that stand.
+    pub asked_cpus: f64,
     /// Whether it was seen what it asks for while rivals of it are held.
     pub relieved: bool,
 }
@@ -81,7 +87,8 @@ fn sleeps(crowding: &Crowding, waiting: &Waiting, params: &FindingParams) -> boo
 }
 
 /// Those who never sleep, and of whom it is not yet shown who is to blame, before patience is over:
-/// two at least, or nobody. `early` adds those of whom it is not known whether they sleep.
+/// two at least, or nobody; who asks for most first. `early` adds those of whom it is not known
+/// whether they sleep.
 #[must_use]
 pub fn rivals<'a>(
     waiting: &Waiting,
@@ -102,9 +109,11 @@ pub fn rivals<'a>(
     };
     let rival = |stood: &Stood| Rival {
         workload: stood.workload.clone(),
+        asked_cpus: stood.crowding.asked_cpus,
         relieved: stood.crowding.relieved_cpus.is_some(),
     };
-    let rivals: Vec<Rival> = all.iter().filter(greedy).map(rival).collect();
+    let mut rivals: Vec<Rival> = all.iter().filter(greedy).map(rival).collect();
+    rivals.sort_by(|a, b| b.asked_cpus.total_cmp(&a.asked_cpus));
     if rivals.len() < 2 { Vec::new() } else { rivals }
 }
 
@@ -174,6 +183,17 @@ mod tests {
         waiting.relieve(&asked(&["loop"], 1.0));
         assert_eq!(shown(&waiting, &both), ["loop"]);
         assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
+    }
+
+    #[test]
+    fn who_asks_for_most_is_relieved_first() {
+        let mut waiting = watched(&["loop", "rate"], 1);
+        let behind = ["loop", "rate"].map(|name| (name.into(), 0.3)).into();
+        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
+        let demands = asked(&["loop"], 1.0).into_iter().chain(asked(&["rate"], 1.6)).collect();
+        (0..20).for_each(|_| waiting.see(&waits, &demands, 0.0));
+        let both = [("rate".into(), false), ("loop".into(), false)];
+        assert_eq!(open(&waiting, &["loop", "rate"]), both);
     }
 
     #[test]

@@ -14,7 +14,17 @@
 //!
 //! Where several never sleep beside the service, each may be the cause or only starved by the others.
 //! All of these *rivals* but one are held for 0.2 s, once for each: who sleeps then asks for less than
-//! its turn. Until that is settled, or ten seconds are over, other looks leave their banks alone.
+//! its turn. Who asks for most comes first. Until that is settled, or ten seconds are over, other
+//! looks leave their banks alone.
+//!
+//! # How long it takes
+//! Who takes the CPU is named by what is seen without any look, of samples of 0.25 s: three seconds of
+//! watching (groups have their phases), in them six samples in which it was not held, so that it is
+//! known what it asks for, and so many that its effect is certain to 99 %. Where there are rivals,
+//! half a second more for each that is watched alone before the culprit is; these looks begin as soon
+//! as the demands are known, within the three seconds. A sample that the law does not see costs its
+//! 0.25 s, and the trace of a look with it two seconds more, in which those that were held
+//! count as held: the engine therefore tells of all traces (`Due` in `quell-control`).
 //!
 //! # Units
 //! Seconds, CPUs, ln of slowdowns.
@@ -27,7 +37,8 @@
 //!   if none was played:        each victim learns from drift, and for CPI²
 //!   each victim learns behind whom it stood
 //!   if a look that relieved rivals has ended: each victim learns what these asked for meanwhile
-//!   if rivals are there, and it is open who of them is to blame: hold all but one, and stop
+//!   if rivals are there, and it is open who of them is to blame: hold all but the greediest of whom
+//!       it is, and stop
 //!   if no look is on its way and the last one is long enough ago:
 //!       for each victim, least looked at first:
 //!           set = those about whom its hypotheses disagree most, of those who can pay
@@ -50,7 +61,10 @@
 //! Source.
 
 mod look;
+mod params;
 mod victim;
+
+pub use params::WhoParams;
 
 use crate::law::Policy;
 use crate::parts::HeldTime;
@@ -80,39 +94,6 @@ const HELD_CHIPS: u64 = 2;
 const BOUND_FACTOR: u64 = 3;
 /// A trace that did not come by then is lost.
 const LOST: Duration = Duration::from_secs(2);
-
-/// Parameters of `who`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WhoParams {
-    /// Time between two steps, in seconds.
-    pub period_s: f64,
-    /// A suspect is held for at most this share of its time.
-    pub held_share_frac: f64,
-    /// Length of a chip in milliseconds, where requests are frequent.
-    pub chip_ms: u64,
-    /// Longest chip, where they are not.
-    pub longest_chip_ms: u64,
-    /// Requests that a side of a look should have at least.
-    pub look_requests: f64,
-    /// A group that uses less CPU than this hurts nobody, and is not held.
-    pub least_cpus: f64,
-    /// Whether it makes looks; else it learns from those that another law makes, and by chance.
-    pub looks: bool,
-}
-
-impl Default for WhoParams {
-    fn default() -> Self {
-        Self {
-            period_s: 0.25,
-            held_share_frac: 0.01,
-            chip_ms: 25,
-            longest_chip_ms: 100,
-            look_requests: 60.0,
-            least_cpus: 0.02,
-            looks: true,
-        }
-    }
-}
 
 /// The law. See the module.
 #[derive(Debug)]
@@ -200,11 +181,13 @@ impl Who {
         mine.chain(chips.flat_map(|chip| chip.group_cpu_ns.keys())).cloned().collect()
     }
 
-    /// The first sample after rivals were held shows what the others want.
+    /// The first sample after rivals were held shows what the others want. One that comes later
+    /// than the whole look shows nothing: the rivals run again.
     fn see_relief(&mut self, seen: &Observation, held: &BTreeSet<Tenant>) {
-        let relief = self.playing.as_mut().and_then(|look| look.relief.as_mut());
-        if let Some(relief) = relief.filter(|relief| relief.demands.is_none()) {
-            let mut demands = demands(seen, held);
+        let Some(look) = &mut self.playing else { return };
+        let late = seen.time.since(look.since) >= RELIEF_CHIP * RELIEF.len() as u32;
+        if let Some(relief) = look.relief.as_mut().filter(|relief| relief.demands.is_none()) {
+            let mut demands = if late { BTreeMap::new() } else { demands(seen, held) };
             demands.retain(|tenant, _| relief.watched.contains(tenant));
             relief.demands = Some(demands);
         }

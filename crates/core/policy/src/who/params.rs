@@ -1,0 +1,34 @@
+//! Parameters of `who`.
+
+/// Parameters of `who`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhoParams {
+    /// Time between two steps, in seconds.
+    pub period_s: f64,
+    /// A suspect is held for at most this share of its time.
+    pub held_share_frac: f64,
+    /// Length of a chip in milliseconds, where requests are frequent.
+    pub chip_ms: u64,
+    /// Longest chip, where they are not.
+    pub longest_chip_ms: u64,
+    /// Requests that a side of a look should have at least.
+    pub look_requests: f64,
+    /// A group that uses less CPU than this hurts nobody, and is not held.
+    pub least_cpus: f64,
+    /// Whether it makes looks; else it learns from those that another law makes, and by chance.
+    pub looks: bool,
+}
+
+impl Default for WhoParams {
+    fn default() -> Self {
+        Self {
+            period_s: 0.25,
+            held_share_frac: 0.01,
+            chip_ms: 25,
+            longest_chip_ms: 100,
+            look_requests: 60.0,
+            least_cpus: 0.02,
+            looks: true,
+        }
+    }
+}
