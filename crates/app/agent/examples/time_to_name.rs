@@ -122,7 +122,7 @@ fn world(kind: Kind, seed: u64) -> Result<(Scene, Option<&'static str>), Failed>
     Ok((scene, culprit.map(|index| GROUPS[index])))
 }
 
-/// When the culprit was named first, and who else was at any time.
+/// When the culprit was named first, and who else was, and when first.
 fn play(
     scene: &Scene,
     culprit: Option<&str>,
@@ -152,8 +152,8 @@ fn play(
             let name = named.workload.as_str();
             if Some(name) == culprit {
                 named_s = named_s.or(Some(seconds));
-            } else if !wrong.iter().any(|other| other == name) {
-                wrong.push(name.to_owned());
+            } else if !wrong.iter().any(|other: &String| other.starts_with(name)) {
+                wrong.push(format!("{name} after {seconds:.1} s"));
             }
         }
     }

@@ -5,7 +5,8 @@
 //! starved by the others. What it would use if it were not is seen by holding the others for a moment.
 //! So beside a rival nobody is named before it was relieved of him and still did not sleep; who slept
 //! is none. Where that cannot be tried (no freezer, samples that are too rare), all rivals are named
-//! after a while.
+//! after a while; where it was tried with one of them, the others wait for their turn, however long
+//! that takes.
 //!
 //! Each is judged by its own relief, so the order is free: who asks for most comes first. If it is
 //! the cause, it does not sleep, and one look has settled it; in any other order innocents are held
@@ -57,13 +58,19 @@ pub(super) fn stood<'a>(
     let greedy: Vec<bool> =
         all.iter().map(|stood| is_greedy(&stood.crowding, most_asked, waiting, params)).collect();
     let alone = greedy.iter().filter(|greedy| **greedy).count() < 2;
-    let patient = waiting.seconds() < params.relief_patience_s;
+    let patient = is_patient(&all, waiting, params);
     let watched = waiting.seconds() >= params.least_watched_s;
     for (stood, greedy) in all.iter_mut().zip(greedy) {
         let clear = alone || stood.crowding.relieved_cpus.is_some() || !patient;
         stood.shown = watched && greedy && clear && stood.crowding.confidence >= params.named_frac;
     }
     all
+}
+
+/// Whether rivals wait until they are relieved: for a while, or if one of them was.
+fn is_patient(all: &[Stood], waiting: &Waiting, params: &FindingParams) -> bool {
+    let tried = all.iter().any(|stood| stood.crowding.relieved_cpus.is_some());
+    tried || waiting.seconds() < params.relief_patience_s
 }
 
 /// Whether it never sleeps, not even when relieved, and asks for much beside the greediest.
@@ -96,10 +103,10 @@ pub fn rivals<'a>(
     early: bool,
     params: &FindingParams,
 ) -> Vec<Rival> {
-    if waiting.seconds() >= params.relief_patience_s {
+    let all = stood(waiting, suspects, params);
+    if !is_patient(&all, waiting, params) {
         return Vec::new();
     }
-    let all = stood(waiting, suspects, params);
     let most_asked = all.iter().map(|stood| stood.crowding.asked_cpus).fold(0.0, f64::max);
     let unknown = |s: &Stood| early && s.crowding.known_windows < params.least_windows;
     let awake =
@@ -215,8 +222,11 @@ mod tests {
     fn one_alone_needs_no_relief_and_after_a_while_all_are_named() {
         assert_eq!(shown(&watched(&["loop"], 20), &["loop"]), ["loop"]);
         let both = ["loop", "rate"];
-        let waiting = watched(&both, 80);
+        let mut waiting = watched(&both, 80);
         assert_eq!(shown(&waiting, &both), both);
         assert!(open(&waiting, &both).is_empty());
+        waiting.relieve(&asked(&["loop"], 1.0));
+        assert_eq!(shown(&waiting, &both), ["loop"], "it can be tried: the other is to be as well");
+        assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
     }
 }
