@@ -79,5 +79,5 @@ pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal};
-pub use rivals::{Rival, rivals, undecided};
+pub use rivals::{Rival, none_slept, rivals, undecided};
 pub use waiting::{Crowding, Demand, Waiting, WaitingParams};

@@ -8,6 +8,10 @@
 //! after a while; where it was tried with one of them, the others wait for their turn, however long
 //! that takes.
 //!
+//! A look that leaves other rivals running (their banks are empty) acquits who sleeps in it. Who does
+//! not may be starved by those: that counts only where every rival that was tried so far did
+//! not sleep either, so that they seem to be alike.
+//!
 //! Each is judged by its own relief, so the order is free: who asks for most comes first. If it is
 //! the cause, it does not sleep, and one look has settled it; in any other order innocents are held
 //! and watched before.
@@ -124,6 +128,16 @@ pub fn rivals<'a>(
     if rivals.len() < 2 { Vec::new() } else { rivals }
 }
 
+/// Whether rivals were tried, and none of them slept: those that are left may be taken for alike.
+#[must_use]
+pub fn none_slept<'a>(waiting: &Waiting, suspects: impl Iterator<Item = &'a Tenant>) -> bool {
+    let tried = suspects.filter_map(|suspect| waiting.crowding(suspect, 0.0)?.relieved_cpus);
+    let (all, awake) = tried.fold((0, 0), |(all, awake), cpus| {
+        (all + 1, awake + u32::from(cpus >= waiting.awake_cpus()))
+    });
+    all >= 2 && awake == all
+}
+
 /// Whether the victim stands behind somebody of whom it is not known yet whether he sleeps, since
 /// he was held too often to tell.
 #[must_use]
@@ -190,6 +204,20 @@ mod tests {
         waiting.relieve(&asked(&["loop"], 1.0));
         assert_eq!(shown(&waiting, &both), ["loop"]);
         assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
+    }
+
+    #[test]
+    fn rivals_seem_alike_where_two_were_tried_and_neither_slept() {
+        let names = ["loop", "rate", "spin"];
+        let alike = |waiting: &Waiting| none_slept(waiting, names.map(Tenant::from).iter());
+        let mut waiting = watched(&names, 20);
+        assert!(!alike(&waiting), "nobody was tried");
+        waiting.relieve(&asked(&["loop"], 1.0));
+        assert!(!alike(&waiting), "one is none");
+        waiting.relieve(&asked(&["spin"], 1.0));
+        assert!(alike(&waiting));
+        waiting.relieve(&asked(&["rate"], 0.7));
+        assert!(!alike(&waiting));
     }
 
     #[test]

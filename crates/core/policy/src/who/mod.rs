@@ -14,8 +14,9 @@
 //!
 //! Where several never sleep beside the service, each may be the cause or only starved by the others.
 //! All of these *rivals* but one are held for 0.2 s, once for each: who sleeps then asks for less than
-//! its turn. Who asks for most comes first. Until that is settled, or ten seconds are over, other
-//! looks leave their banks alone.
+//! its turn. Who asks for most comes first. Where banks no longer pay for that, as many as can are held,
+//! and who does not sleep all the same is not told by it, unless none ever slept that was tried.
+//! Until that is settled, or ten seconds are over, other looks leave their banks alone.
 //!
 //! # How long it takes
 //! Who takes the CPU is named by what is seen without any look, of samples of 0.25 s: three seconds of
@@ -198,11 +199,10 @@ impl Who {
     fn follow(&mut self, seen: &Observation) {
         let Some(look) = &self.playing else { return };
         let trace = seen.experiments.iter().find(|trace| trace.id == look.id);
-        let demands = look.relief.as_ref().and_then(|relief| relief.demands.as_ref());
-        if let (Some(trace), Some(demands)) = (trace, demands)
-            && trace.aborted.is_none()
+        if let (Some(trace), Some(relief)) = (trace, &look.relief)
+            && let (None, Some(demands)) = (&trace.aborted, &relief.demands)
         {
-            self.victims.values_mut().for_each(|victim| victim.relieve(demands));
+            self.victims.values_mut().for_each(|victim| victim.relieve(demands, relief.all));
         }
         if trace.is_some() || seen.time.since(look.since) > LOST {
             self.playing = None;
@@ -215,7 +215,7 @@ impl Who {
             return None;
         }
         if let Some((groups, watched)) = self.relief(setup, seen) {
-            let relief = Some(Relief { watched, demands: None });
+            let relief = Some(Relief { all: watched.len() == 1, watched, demands: None });
             let chip_us = RELIEF_CHIP.as_micros() as u64;
             return Some(self.play(seen, ("relieve", &RELIEF), chip_us, groups, relief));
         }

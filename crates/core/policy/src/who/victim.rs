@@ -3,7 +3,7 @@
 use quell_model::blame::{
     Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Demand, Evidence, Finding,
     FindingParams, Guilt, GuiltParams, MeasureParams, Measurer, Rival, Signal, VictimSigns,
-    Waiting, WaitingParams, choose, judge, rivals, undecided,
+    Waiting, WaitingParams, choose, judge, none_slept, rivals, undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,9 +121,13 @@ impl Victim {
         }
     }
 
-    /// Learns what suspects asked for while rivals of theirs were held.
-    pub(super) fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>) {
-        self.waiting.relieve(demands);
+    /// Learns what suspects asked for while rivals of theirs were held: `all` of them, or some. With
+    /// some, who did not sleep may be starved by the others.
+    pub(super) fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>, all: bool) {
+        let tells = all || none_slept(&self.waiting, self.work.guilt.suspects().iter());
+        let mut demands = demands.clone();
+        demands.retain(|_, demand| tells || demand.asked_cpus < self.waiting.awake_cpus());
+        self.waiting.relieve(&demands);
     }
 
     /// Those behind whom it stands who never sleep, if it is open which of them are to blame.
