@@ -242,3 +242,21 @@ fn who_sleeps_when_relieved_is_acquitted_and_a_sample_that_comes_after_the_look_
     let (looks, finding) = rivals_of_seven_seconds(&groups, 1.0, true);
     assert!(looks.len() >= 2 && named(&finding).is_empty(), "{looks:?}: {finding:?}");
 }
+
+#[test]
+fn a_service_that_works_is_looked_at_before_its_first_request_is_counted_and_a_quiet_one_is_not() {
+    let setup = setup(2).service("web", 10.0, 4000.0).batch("spin").build();
+    let after_ten_seconds = |cpus: f64| {
+        let mut who = Who::new(WhoParams::default());
+        for step in 0..40 {
+            let behind = [("spin".into(), 0.5)].into();
+            let waits = Waits { seconds: 0.25, running: cpus, behind, ..Waits::default() };
+            let seen = observe(&setup, 0.25 * f64::from(step)).qps("web", 0.0).cpu("web", cpus);
+            let seen = seen.cpu("spin", 1.5).of("web", |s| s.waits = Ok(waits));
+            who.step(&setup, &seen.done());
+        }
+        who.findings()
+    };
+    assert_eq!(named(&after_ten_seconds(0.4)[&"web".into()]), ["spin"]);
+    assert!(after_ten_seconds(0.01).is_empty());
+}

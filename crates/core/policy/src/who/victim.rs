@@ -21,6 +21,9 @@ struct Witness {
 /// After so many looks in a row that were void, none is made for this signal any more.
 const BLIND: u32 = 8;
 
+/// A service that uses so much CPU is asked for something.
+const WORKING_CPUS: f64 = 0.05;
+
 impl Witness {
     fn new(name: &Tenant, signal: Signal) -> Self {
         Self {
@@ -167,8 +170,11 @@ impl Victim {
     }
 
     /// Whether nothing is asked of it. Of a service whose requests nobody counts that is not known.
+    /// One that works is not quiet: on connections that are older than the meter requests are
+    /// counted only once these were silent, which may take seconds where a service is starved.
     fn is_quiet(&self, service: &ServiceObservation) -> bool {
-        self.requests_per_s.is_none() && service.qps.is_ok()
+        let works = service.cpu.as_ref().is_ok_and(|cpu| cpu.0 >= WORKING_CPUS);
+        self.requests_per_s.is_none() && service.qps.is_ok() && !works
     }
 
     /// Says what is known now; nothing before any request was seen, or any wait of a service whose
