@@ -5,8 +5,9 @@
 //! with law `culprit`, as a user would run it, and whom it names is compared with what was put there.
 //! As soon as somebody is named, the service's tail and everybody's work are measured in turns under
 //! the law, alone and without the culprit. What runs in which group is drawn from a seed beforehand,
-//! but for the weight of one who takes the CPU and is to do little harm: that follows the harm of those
-//! before it, as it was measured with Quell off. A trial in which the harm is not in the wanted class is discarded, told and replaced.
+//! but for the duty of one who takes the CPU and is to do little harm: that is found beside the groups
+//! that were drawn, with Quell off, before the trial begins. A trial in which the harm, measured
+//! anew, is not in the wanted class is discarded, told and replaced.
 
 mod confusion;
 mod crowd;
@@ -14,6 +15,7 @@ mod draw;
 mod guarded;
 mod harm;
 mod scores;
+mod steer;
 mod timeline;
 mod turns;
 mod watch;
@@ -27,7 +29,7 @@ use crate::folder::RunFolder;
 use crate::service::{self, Load};
 use crate::ui::Interrupt;
 use crowd::{Crowd, TrialGroups};
-use draw::{Composition, LittleWeight};
+use draw::{Composition, LittleDuty};
 use guarded::{Guarding, Verdict};
 use harm::{Latencies, TURN, WINDOW_S};
 use quell_cgroup::CpuUsage;
@@ -92,7 +94,7 @@ pub fn trial(
     let rate = ground.rate()?;
     say(&format!("{rate:.0} requests/s are {:.0} % of the machine", 100.0 * LOAD_FRAC));
     let mut report = TrialReport::new(options);
-    let (mut courses, mut little) = (Vec::new(), LittleWeight::default());
+    let (mut courses, mut little) = (Vec::new(), LittleDuty::default());
     for number in 0..u32::MAX {
         if report.trials >= options.trials || report.gives_up(DISCARDED_FRAC) {
             break;
@@ -101,8 +103,8 @@ pub fn trial(
             break;
         }
         let kind = (options.harm, options.taken);
-        let composition = Composition::draw(options.seed, number, kind, little);
-        let (trial, course) = ground.trial(number, &composition, rate)?;
+        let mut composition = Composition::draw(options.seed, number, kind, little);
+        let (trial, course) = ground.trial(number, &mut composition, rate, &mut little)?;
         say(&trial.in_words());
         little.learn(trial.harm_ratio);
         report.add(trial);
@@ -169,10 +171,15 @@ impl Ground<'_> {
     fn trial(
         &self,
         number: u32,
-        drawn: &Composition,
+        drawn: &mut Composition,
         rate: f64,
+        little: &mut LittleDuty,
     ) -> anyhow::Result<(Trial, Option<Course>)> {
-        let crowd = Crowd::start(&self.options.program, self.groups, drawn, self.folder.path())?;
+        let folder = self.folder.path();
+        let mut crowd = Crowd::start(&self.options.program, self.groups, drawn, folder)?;
+        if crowd.works(self.interrupt)? {
+            self.steer(&mut crowd, drawn, rate, little)?;
+        }
         if !crowd.works(self.interrupt)? {
             let trial = Trial::discarded(number, drawn, None, "the culprit did not begin to work");
             return Ok((trial, None));
@@ -224,7 +231,7 @@ impl Ground<'_> {
         latencies: &Latencies,
     ) -> anyhow::Result<Looked<'_>> {
         self.interrupt.sleep(SETTLED)?;
-        let harm = self.harm(crowd, latencies)?;
+        let harm = self.harm(crowd, latencies, TURNS)?;
         if let Some(why) = self.options.harm.refuses(harm.map(Measured::ratio)) {
             return Ok(Looked::Discarded(harm, why));
         }
@@ -234,12 +241,18 @@ impl Ground<'_> {
     }
 
     /// CPU time of the service per answer while the culprit runs over that while it is stopped, and
-    /// the same of what its client sees; none if there is no culprit.
-    fn harm(&self, crowd: &Crowd, latencies: &Latencies) -> anyhow::Result<Option<Measured>> {
+    /// the same of what its client sees, over so many turns of each kind; none if there is no
+    /// culprit.
+    fn harm(
+        &self,
+        crowd: &Crowd,
+        latencies: &Latencies,
+        turns_of_each: u32,
+    ) -> anyhow::Result<Option<Measured>> {
         let mut cpu = CpuUsage::new(self.groups.service());
         let mut used_s = [0.0, 0.0];
         let mut turns = Vec::new();
-        for turn in 0..2 * TURNS {
+        for turn in 0..2 * turns_of_each {
             // ABBA: what drifts steadily cancels out.
             let stopped = (turn % 4 == 1) || (turn % 4 == 2);
             if !crowd.stop_culprit(stopped)? {

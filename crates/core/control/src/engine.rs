@@ -1,6 +1,7 @@
 //! The one step: sample → observation → proposals → verdicts → actions.
 
 use crate::arbiter::{Arbiter, Standing};
+use crate::due::Due;
 use crate::journal::{Entry, Judged, Note};
 use crate::order::order_actions;
 use crate::repair::{Advice, ForeignChange, Repair};
@@ -36,12 +37,6 @@ pub struct EngineParams {
     pub observer: ObserverParams,
     /// What to do about changes made by others.
     pub on_foreign_change: ForeignChange,
-}
-
-/// A policy with the time of its next step.
-struct Due {
-    policy: Box<dyn Policy>,
-    next: Time,
 }
 
 /// Decides. Owns no clock and no I/O.
@@ -80,7 +75,7 @@ impl Engine {
     #[must_use]
     pub fn new(setup: Setup, policies: Vec<Box<dyn Policy>>, params: EngineParams) -> Self {
         let observer = Observer::new(setup.clone(), params.observer);
-        let policies = policies.into_iter().map(|policy| Due { policy, next: Time(0) }).collect();
+        let policies = policies.into_iter().map(Due::new).collect();
         Self {
             setup,
             params,
@@ -252,14 +247,8 @@ impl Engine {
     }
 
     fn propose(&mut self, observation: &Observation) -> Vec<Proposal> {
-        let mut proposals = Vec::new();
-        for due in &mut self.policies {
-            if observation.time >= due.next {
-                due.next = observation.time + due.policy.period();
-                proposals.extend(due.policy.step(&self.setup, observation));
-            }
-        }
-        proposals
+        let setup = &self.setup;
+        self.policies.iter_mut().flat_map(|due| due.step(setup, observation)).collect()
     }
 
     fn judge(&mut self, time: Time, proposals: Vec<Proposal>) -> Vec<Judged> {

@@ -9,6 +9,7 @@
 //! it. Invariant: the engine never reads a clock; the time is the sample's.
 
 mod arbiter;
+mod due;
 mod engine;
 mod explain;
 mod journal;

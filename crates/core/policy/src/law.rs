@@ -27,8 +27,9 @@ pub trait Policy: Send {
     /// Its name, the same in configuration, journal and reports.
     fn name(&self) -> &'static str;
 
-    /// How often it wants to step. The engine steps it on the first sample at or after each
-    /// period; a policy with several loops names the shortest.
+    /// How often it wants to step. The engine steps it on the first sample at, after or hardly
+    /// before each multiple of this; a policy with several loops names the shortest. Experiments
+    /// and probes that ended between two steps are told at the second.
     fn period(&self) -> Duration;
 
     /// Decides. Called with samples in rising time; must not depend on anything else.

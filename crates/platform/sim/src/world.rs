@@ -92,8 +92,7 @@ pub(crate) struct CpuState {
     speed: f64,
     /// Speed against a fast core of its own.
     factor: f64,
-    /// The frequency that `ghz` and `relative_power` are of; both are looked up far more often than
-    /// it changes.
+    /// The frequency of `ghz` and `relative_power`, which are looked up far more often.
     khz: u64,
     ghz: f64,
     relative_power: f64,

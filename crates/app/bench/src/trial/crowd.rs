@@ -5,9 +5,8 @@ use super::turns::TurnKind;
 use crate::service::ENTER;
 use crate::ui::Interrupt;
 use anyhow::Context as _;
-use quell_cgroup::{Group, GroupKnob as _, Layout, WeightKnob, create, remove};
+use quell_cgroup::{Group, Layout, create, remove};
 use quell_pressure::FeedReader;
-use quell_types::Setting;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -101,14 +100,27 @@ impl Crowd {
     ) -> anyhow::Result<Self> {
         let mut crowd = Self { children: Vec::new(), culprit: drawn.culprit, feeds: Vec::new() };
         for (member, group) in drawn.members.iter().zip(&groups.batch) {
-            weigh(group, member.weight)?;
-            let feed = folder.join(format!("{}.feed", member.group));
-            let _ = std::fs::remove_file(&feed);
-            let child = work(program, member, &doors(group), &feed).spawn();
-            crowd.children.push(child.context("cannot start /bin/sh")?);
-            crowd.feeds.push(FeedReader::new(feed));
+            let (child, feed) = spawn(program, member, group, folder)?;
+            crowd.children.push(child);
+            crowd.feeds.push(feed);
         }
         Ok(crowd)
+    }
+
+    /// The culprit begins anew, as it is drawn now. Nothing happens if there is none.
+    pub(super) fn restart_culprit(
+        &mut self,
+        program: &Path,
+        groups: &TrialGroups,
+        drawn: &Composition,
+        folder: &Path,
+    ) -> anyhow::Result<()> {
+        let Some(culprit) = self.culprit else { return Ok(()) };
+        let (member, group) = (&drawn.members[culprit], &groups.batch[culprit]);
+        let (child, feed) = spawn(program, member, group, folder)?;
+        end(&mut std::mem::replace(&mut self.children[culprit], child));
+        self.feeds[culprit] = feed;
+        Ok(())
     }
 
     pub(super) fn has_culprit(&self) -> bool {
@@ -166,17 +178,27 @@ impl Crowd {
 
 impl Drop for Crowd {
     fn drop(&mut self) {
-        for child in &mut self.children {
-            // Our own child, not yet waited for: the number is still its group's.
-            let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-            let _ = child.wait();
-        }
+        self.children.iter_mut().for_each(end);
     }
 }
 
-fn weigh(group: &Group, weight: u32) -> anyhow::Result<()> {
-    let knob = WeightKnob::new(group)?;
-    Ok(knob.write(&Setting::Weight(weight))?)
+fn end(child: &mut Child) {
+    // Our own child, not yet waited for: the number is still its group's.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
+}
+
+/// Work in its group, and where it tells how far it is.
+fn spawn(
+    program: &Path,
+    member: &Member,
+    group: &Group,
+    folder: &Path,
+) -> anyhow::Result<(Child, FeedReader)> {
+    let feed = folder.join(format!("{}.feed", member.group));
+    let _ = std::fs::remove_file(&feed);
+    let child = work(program, member, &doors(group), &feed).spawn();
+    Ok((child.context("cannot start /bin/sh")?, FeedReader::new(feed)))
 }
 
 fn work(program: &Path, member: &Member, doors: &[PathBuf], feed: &Path) -> Command {

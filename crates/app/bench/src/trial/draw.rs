@@ -62,7 +62,8 @@ pub enum Taken {
     /// Caches and memory bandwidth: one thread.
     #[default]
     Memory,
-    /// CPUs: several threads of arithmetic that never sleep.
+    /// CPUs: several threads of arithmetic that never sleep or, where little harm is wanted, work in
+    /// short turns.
     Cpu,
 }
 
@@ -98,19 +99,13 @@ pub(crate) struct Member {
     pub(crate) intensity: u32,
     /// By how many threads.
     pub(crate) threads: u32,
-    /// CPU weight of its group, 100 being the usual one.
-    pub(crate) weight: u32,
 }
 
 impl Member {
-    /// As `integer 100 x 2, weight 10`.
+    /// As `integer 100 x 2`.
     pub(super) fn in_words(&self) -> String {
         let times = if self.threads == 1 { String::new() } else { format!(" x {}", self.threads) };
-        let weight = match self.weight {
-            USUAL_WEIGHT => String::new(),
-            weight => format!(", weight {weight}"),
-        };
-        format!("{} {}{times}{weight}", self.resource, self.intensity)
+        format!("{} {}{times}", self.resource, self.intensity)
     }
 }
 
@@ -125,36 +120,51 @@ pub(crate) struct Composition {
 
 /// Groups of a trial.
 pub(crate) const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
-const USUAL_WEIGHT: u32 = 100;
 /// Work that stays within a core.
 const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
 /// Work that leaves it.
 const GUILTY: [&str; 3] = ["llc-capacity", "memory-bandwidth", "llc-bandwidth"];
 
-/// The CPU weight of one who never sleeps and yet is to do little harm. How much a weight does is
-/// the machine's, so it follows the harm that earlier culprits were measured to do with Quell off:
-/// what Quell said of them has no part in it.
+/// How hard one works who takes the CPU and is to do little harm, in percent of a CPU for each of its
+/// threads: it works in turns of less than a millisecond and sleeps a millisecond between two. (At
+/// a low CPU weight turns would be rare, not short, and who comes in one waits for its end.) How
+/// much harm a duty does is the machine's and the other groups', so it follows the harm
+/// that was measured with Quell off: what Quell said of anybody has no part in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LittleWeight(f64);
+pub(crate) struct LittleDuty(f64);
 
-impl Default for LittleWeight {
+impl Default for LittleDuty {
     fn default() -> Self {
-        Self(30.0)
+        Self(15.0)
     }
 }
 
-impl LittleWeight {
-    /// Learns how much the last one did.
+impl LittleDuty {
+    /// With more, turns are longer than 0.8 ms.
+    const MOST: f64 = 45.0;
+    const LEAST: f64 = 1.0;
+    /// The harm that is aimed at, less 1: the middle of the class, in ln.
+    const WANTED: f64 = 0.12;
+    /// Near enough.
+    const WITHIN: std::ops::Range<f64> = 1.09..1.16;
+
+    /// Learns how much the last one did. Harm grows about as the square of the duty, so the duty is
+    /// turned by the root of what is wanted over what was, by a factor of two at most.
     pub(crate) fn learn(&mut self, harm: Option<f64>) {
-        let factor = match harm {
-            Some(harm) if harm < 1.05 => 1.4,
-            Some(harm) if harm >= 1.2 => 0.7,
-            _ => 1.0,
-        };
-        self.0 = (self.0 * factor).clamp(2.0, 400.0);
+        let Some(harm) = harm.filter(|harm| !Self::WITHIN.contains(harm)) else { return };
+        // Where no harm was seen it is small, not 0.
+        let excess = (harm - 1.0).max(0.25 * Self::WANTED);
+        let factor = (Self::WANTED / excess).sqrt().clamp(0.5, 2.0);
+        self.0 = (self.0 * factor).clamp(Self::LEAST, Self::MOST);
     }
 
-    fn weight(self) -> u32 {
+    /// Whether such a harm is near enough to what is wanted.
+    pub(crate) fn fits(harm: Option<f64>) -> bool {
+        harm.is_some_and(|harm| Self::WITHIN.contains(&harm))
+    }
+
+    /// As an intensity of `quell pressure`.
+    pub(crate) fn percent(self) -> u32 {
         self.0.round() as u32
     }
 }
@@ -165,7 +175,7 @@ impl Composition {
         seed: u64,
         number: u32,
         (harm, taken): (Harm, Taken),
-        little: LittleWeight,
+        little: LittleDuty,
     ) -> Self {
         let mut dice = Dice(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let culprit = (harm != Harm::None).then(|| dice.below(GROUPS.len() as u64) as usize);
@@ -175,20 +185,26 @@ impl Composition {
             let resource = kinds[dice.below(kinds.len() as u64) as usize];
             let intensity = match (guilty, harm) {
                 (false, _) => 10 + 5 * dice.below(11) as u32,
-                (true, Harm::Little) if taken == Taken::Memory => 20 + 10 * dice.below(6) as u32,
+                (true, Harm::Little) => match taken {
+                    Taken::Memory => 20 + 10 * dice.below(6) as u32,
+                    Taken::Cpu => little.percent(),
+                },
                 (true, _) => 100,
             };
             let threads = match (guilty, taken) {
                 (true, Taken::Cpu) => 2 + dice.below(3) as u32,
                 _ => 1,
             };
-            let weight = match (guilty, taken, harm) {
-                (true, Taken::Cpu, Harm::Little) => little.weight(),
-                _ => USUAL_WEIGHT,
-            };
-            Member { group: (*group).to_owned(), resource, intensity, threads, weight }
+            Member { group: (*group).to_owned(), resource, intensity, threads }
         };
         Self { members: GROUPS.iter().enumerate().map(member).collect(), culprit }
+    }
+
+    /// The culprit works as hard as this from now on.
+    pub(crate) fn turn_to(&mut self, duty: LittleDuty) {
+        if let Some(culprit) = self.culprit {
+            self.members[culprit].intensity = duty.percent();
+        }
     }
 
     /// The culprit's name.
@@ -216,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_and_every_group_comes_to_be_the_culprit() {
-        let usual = LittleWeight::default();
+        let usual = LittleDuty::default();
         let much = (Harm::Much, Taken::Memory);
         let drawn = |seed, number| Composition::draw(seed, number, much, usual);
         assert_eq!(drawn(7, 3), drawn(7, 3));
@@ -234,7 +250,7 @@ mod tests {
 
     #[test]
     fn who_takes_cpus_has_several_threads_and_everybody_else_one() {
-        let usual = LittleWeight::default();
+        let usual = LittleDuty::default();
         let drawn = |number| Composition::draw(2, number, (Harm::Much, Taken::Cpu), usual);
         let mut counts = std::collections::BTreeSet::new();
         for composition in (0..60).map(drawn) {
@@ -248,22 +264,67 @@ mod tests {
         assert_eq!(counts.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
         let little = Composition::draw(2, 0, (Harm::Little, Taken::Cpu), usual);
         let culprit = &little.members[little.culprit.unwrap()];
-        assert_eq!((culprit.weight, culprit.intensity), (30, 100));
-        assert!(culprit.in_words().contains(", weight 30"), "{}", culprit.in_words());
+        assert_eq!(culprit.intensity, 15);
+        assert!(culprit.in_words().contains(" 15 x "), "{}", culprit.in_words());
+        let much = Composition::draw(2, 0, (Harm::Much, Taken::Cpu), usual);
+        assert_eq!(much.members[much.culprit.unwrap()].intensity, 100);
         assert_eq!("cpu".parse::<Taken>().unwrap().to_string(), "cpu");
         assert!("disk".parse::<Taken>().unwrap_err().contains("memory, cpu"));
     }
 
     #[test]
-    fn who_is_to_do_little_harm_gets_more_weight_where_it_did_none_and_less_where_it_did_much() {
-        let mut little = LittleWeight::default();
-        little.learn(Some(1.1));
-        little.learn(None);
-        assert_eq!(little.weight(), 30);
-        little.learn(Some(1.0));
-        assert_eq!(little.weight(), 42);
-        (0..50).for_each(|_| little.learn(Some(3.0)));
-        assert_eq!(little.weight(), 2);
+    fn who_is_to_do_little_harm_works_more_where_it_did_none_and_less_where_it_did_much() {
+        let mut duty = LittleDuty::default();
+        for near in [Some(1.12), Some(1.1), None] {
+            duty.learn(near);
+            assert_eq!(duty.percent(), 15, "{near:?}");
+        }
+        duty.learn(Some(1.0));
+        assert_eq!(duty.percent(), 30, "no more than twice as much at a time");
+        duty.learn(Some(1.48));
+        assert_eq!(duty.percent(), 15, "half for four times as much");
+        (0..50).for_each(|_| duty.learn(Some(3.0)));
+        assert_eq!(duty.percent(), 1);
+        (0..50).for_each(|_| duty.learn(Some(0.9)));
+        assert_eq!(duty.percent(), 45, "turns stay below a millisecond");
+    }
+
+    /// Harm of a queue that is as long as its load over what is idle, besides what others do.
+    fn harm_of(duty: LittleDuty, threads: f64, idle_cpus: f64) -> f64 {
+        let taken = threads * f64::from(duty.percent()) / 100.0;
+        1.0 + taken * taken / (idle_cpus - taken).max(0.05)
+    }
+
+    #[test]
+    fn three_looks_find_the_duty_of_little_harm_beside_whatever_groups() {
+        for threads in [2.0, 3.0, 4.0] {
+            for idle_cpus in [0.2, 0.5, 0.9, 1.3] {
+                let mut duty = LittleDuty::default();
+                for _ in 0..3 {
+                    duty.learn(Some(harm_of(duty, threads, idle_cpus)));
+                }
+                let harm = harm_of(duty, threads, idle_cpus);
+                assert!(
+                    Harm::Little.refuses(Some(harm)).is_none(),
+                    "{threads} threads, {idle_cpus} CPUs idle: {harm}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_duty_that_is_found_is_that_of_the_culprit_alone() {
+        let usual = LittleDuty::default();
+        let mut drawn = Composition::draw(2, 0, (Harm::Little, Taken::Cpu), usual);
+        let before = drawn.clone();
+        let mut duty = usual;
+        duty.learn(Some(1.0));
+        drawn.turn_to(duty);
+        let culprit = drawn.culprit.unwrap();
+        for (index, (new, old)) in drawn.members.iter().zip(&before.members).enumerate() {
+            assert_eq!(new.intensity, if index == culprit { 30 } else { old.intensity });
+            assert_eq!((&new.group, new.threads), (&old.group, old.threads));
+        }
     }
 
     #[test]

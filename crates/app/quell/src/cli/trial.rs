@@ -21,13 +21,13 @@ enum What {
     Polluter(Polluter),
 }
 
-/// What runs in the groups is drawn from the seed before anything is measured (of who takes the CPU
-/// and is to do little harm, the weight follows the harm of those before it). How much the culprit
-/// hurts, in CPU time per request or in the p95 of latency, is measured with Quell off by
+/// What runs in the groups is drawn from the seed before anything is measured. (How hard one works
+/// who takes the CPU and is to do little harm, in short turns, is found before the trial, with Quell
+/// off, by what it does to the service beside the groups drawn.) How much the culprit hurts, in CPU time per request or in the p95 of latency, is measured with Quell off by
 /// stopping it in turn; a trial in which that is not in the wanted class is discarded and told. Then
 /// `quell guard` begins with law `culprit`. As soon as somebody is named, the service's tail and the
 /// work of innocents are measured in turns: everybody under the law, the service alone, and without
-/// the culprit. Each trial takes at most 25 seconds. Needs root.
+/// the culprit. Each trial takes at most 25 seconds, and such a culprit 15 more. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +43,7 @@ struct Polluter {
     #[arg(long, value_name = "CLASS", default_value = "1.2..")]
     harm: Harm,
     /// What the culprit takes: memory (caches and bandwidth) or cpu (several threads that never
-    /// sleep).
+    /// sleep, or that work in short turns where little harm is wanted).
     #[arg(long, value_name = "WHAT", default_value_t)]
     taken: Taken,
     /// What is drawn.

@@ -85,6 +85,6 @@ pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal, doses};
 pub use reported::report;
-pub use rivals::{Rival, rivals, undecided};
+pub use rivals::{Rival, none_slept, rivals, undecided};
 pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};
 pub use waiting::{Crowding, Demand, Waiting, WaitingParams};

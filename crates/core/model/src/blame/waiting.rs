@@ -16,8 +16,13 @@
 //! ```
 //!
 //! so that the effects of all add up to ln of the slowdown, as harm does elsewhere in this model.
-//! Windows are the samples: their mean, and its deviation, say how sure an effect is. Before the
-//! first, a few windows without any wait are assumed, so that one burst convinces nobody.
+//! Windows are the samples. How large an effect is, their mean x says. How sure it is, the effects in
+//! single windows say, each in ln, by their mean and its deviation. A queue that is long now and then
+//! makes x scatter by many times its mean, always upwards: by x itself, the worse somebody harms the
+//! longer it would take to be sure of it. In ln such a window counts as one of much harm and no more,
+//! on either side of the question. Added up over all, means of ln lie below ln of the mean (Jensen),
+//! so what is shown by them holds of the whole all the more. Before the first window a few without
+//! any wait are assumed, so that one burst convinces nobody.
 //!
 //! To stand behind somebody is no proof of guilt: who takes his turn and sleeps makes others wait as
 //! well. So what a suspect *asks for* is followed too: the CPUs that it uses and its threads that
@@ -74,7 +79,9 @@ impl Default for WaitingParams {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     ratio: f64,
-    square: f64,
+    /// Effects in single windows, in ln, and their squares.
+    effect_ln: f64,
+    effect_square: f64,
     /// Weight of the windows in which its demand is known.
     known: f64,
     used_cpus: f64,
@@ -85,13 +92,21 @@ struct Sums {
 }
 
 impl Sums {
-    /// A window: x, and the mean demand if it is known. `share` is left of those before.
-    fn add(&mut self, share: f64, x: f64, demand: Option<Demand>, awake_cpus: f64) {
+    /// A window: x, the effect in it, and the mean demand if it is known. `share` is left of those
+    /// before.
+    fn add(
+        &mut self,
+        share: f64,
+        (x, effect_ln): (f64, f64),
+        demand: Option<Demand>,
+        awake_cpus: f64,
+    ) {
         let known = if demand.is_some() { 1.0 } else { 0.0 };
         let demand = demand.unwrap_or_default();
         let awake = if demand.asked_cpus >= awake_cpus { 1.0 } else { 0.0 };
         self.ratio = self.ratio * share + x;
-        self.square = self.square * share + x * x;
+        self.effect_ln = self.effect_ln * share + effect_ln;
+        self.effect_square = self.effect_square * share + effect_ln * effect_ln;
         self.known = self.known * share + known;
         self.used_cpus = self.used_cpus * share + demand.used_cpus;
         self.asked_cpus = self.asked_cpus * share + demand.asked_cpus;
@@ -251,13 +266,15 @@ impl Waiting {
         let strangers = window.behind.iter().filter(|(name, _)| !self.suspects.contains_key(*name));
         let others = window.others + strangers.map(|(_, stood)| stood).sum::<f64>();
         self.others = self.others * share + ratio(others);
+        let of = |tenant: &Tenant| ratio(window.behind.get(tenant).copied().unwrap_or(0.0));
+        let all = self.suspects.keys().map(of).sum::<f64>() + ratio(others);
         for (tenant, sums) in &mut self.suspects {
-            let x = ratio(window.behind.get(tenant).copied().unwrap_or(0.0));
+            let x = of(tenant);
             let demand = demands.get(tenant).map(|(sum, seconds)| {
                 let mean = |cpu_s: f64| (cpu_s / seconds).min(1e6);
                 Demand { used_cpus: mean(sum.used_cpus), asked_cpus: mean(sum.asked_cpus) }
             });
-            sums.add(share, x, demand, self.params.awake_cpus);
+            sums.add(share, (x, effect_ln(x, all)), demand, self.params.awake_cpus);
             let older = sums.relieved.map(|(cpus, age_s)| (cpus, age_s + window.seconds));
             sums.relieved = older.filter(|(_, age_s)| *age_s <= self.params.relief_memory_s);
         }
@@ -282,8 +299,7 @@ impl Waiting {
     #[must_use]
     pub fn others_ln_and_frac(&self) -> (f64, f64) {
         let (x, all) = (self.mean(self.others), self.all());
-        let effect_ln = if all > 0.0 { libm::log(1.0 + all) * x / all } else { 0.0 };
-        (effect_ln, x / (1.0 + all))
+        (effect_ln(x, all), x / (1.0 + all))
     }
 
     /// What a suspect does; none if it is not one or nothing was seen.
@@ -301,17 +317,17 @@ impl Waiting {
             known_windows: sums.known,
             relieved_cpus: sums.relieved.map(|(asked_cpus, _)| asked_cpus),
         };
-        if x <= 0.0 || all <= 0.0 {
+        if x <= 0.0 {
             return Some(nothing);
         }
-        let effect_ln = libm::log(1.0 + all) * x / all;
         // As many windows of equal weight would say as much.
         let windows = self.weight * self.weight / self.weight_square + self.params.assumed_windows;
-        let variance = (self.mean(sums.square) - x * x).max(0.0) / windows;
-        let sd = (effect_ln * libm::sqrt(variance) / x).max(f64::MIN_POSITIVE);
+        let usual_ln = self.mean(sums.effect_ln);
+        let variance = (self.mean(sums.effect_square) - usual_ln * usual_ln).max(0.0) / windows;
+        let sd = libm::sqrt(variance).max(f64::MIN_POSITIVE);
         Some(Crowding {
-            effect_ln,
-            confidence: probability_below((effect_ln - least_ln) / sd),
+            effect_ln: effect_ln(x, all),
+            confidence: probability_below((usual_ln - least_ln) / sd),
             stood_frac: x / (1.0 + all),
             ..nothing
         })
@@ -327,6 +343,11 @@ impl Waiting {
     fn mean(&self, sum: f64) -> f64 {
         sum / (self.weight + self.params.assumed_windows)
     }
+}
+
+/// The part of one in the slowdown that all cause together, in ln.
+fn effect_ln(x: f64, all: f64) -> f64 {
+    if all > 0.0 { libm::log(1.0 + all) * x / all } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub(super) struct Look {
 #[derive(Clone, Debug)]
 pub(super) struct Relief {
     pub(super) watched: Vec<Tenant>,
+    /// Whether all rivals but one are held.
+    pub(super) all: bool,
     /// What they asked for; none before it was seen.
     pub(super) demands: Option<BTreeMap<Tenant, Demand>>,
 }

@@ -17,7 +17,18 @@
 //!
 //! Where several never sleep beside the service, each may be the cause or only starved by the others.
 //! All of these *rivals* but one are held for 0.2 s, once for each: who sleeps then asks for less than
-//! its turn. Until that is settled, or ten seconds are over, other looks leave their banks alone.
+//! its turn. Who asks for most comes first. Where banks no longer pay for that, as many as can are held,
+//! and who does not sleep all the same is not told by it, unless none ever slept that was tried.
+//! Until that is settled, or ten seconds are over, other looks leave their banks alone.
+//!
+//! # How long it takes
+//! Who takes the CPU is named by what is seen without any look, of samples of 0.25 s: three seconds of
+//! watching (groups have their phases), in them six samples in which it was not held, so that it is
+//! known what it asks for, and so many that its effect is certain to 99 %. Where there are rivals,
+//! half a second more for each that is watched alone before the culprit is; these looks begin as soon
+//! as the demands are known, within the three seconds. A sample that the law does not see costs its
+//! 0.25 s, and the trace of a look with it two seconds more, in which those that were held
+//! count as held: the engine therefore tells of all traces (`Due` in `quell-control`).
 //!
 //! # Units
 //! Seconds, CPUs, ln of slowdowns.
@@ -30,7 +41,8 @@
 //!   if none was played:        each victim learns from drift, and for CPI²
 //!   each victim learns behind whom it stood
 //!   if a look that relieved rivals has ended: each victim learns what these asked for meanwhile
-//!   if rivals are there, and it is open who of them is to blame: hold all but one, and stop
+//!   if rivals are there, and it is open who of them is to blame: hold all but the greediest of whom
+//!       it is, and stop
 //!   if no look is on its way and the last one is long enough ago:
 //!       for each victim, least looked at first:
 //!           set = those about whom its hypotheses disagree most, of those who can pay
@@ -183,11 +195,13 @@ impl Who {
         mine.chain(chips.flat_map(|chip| chip.group_cpu_ns.keys())).cloned().collect()
     }
 
-    /// The first sample after rivals were held shows what the others want.
+    /// The first sample after rivals were held shows what the others want. One that comes later
+    /// than the whole look shows nothing: the rivals run again.
     fn see_relief(&mut self, seen: &Observation, held: &BTreeSet<Tenant>) {
-        let relief = self.playing.as_mut().and_then(|look| look.relief.as_mut());
-        if let Some(relief) = relief.filter(|relief| relief.demands.is_none()) {
-            let mut demands = demands(seen, held);
+        let Some(look) = &mut self.playing else { return };
+        let late = seen.time.since(look.since) >= RELIEF_CHIP * RELIEF.len() as u32;
+        if let Some(relief) = look.relief.as_mut().filter(|relief| relief.demands.is_none()) {
+            let mut demands = if late { BTreeMap::new() } else { demands(seen, held) };
             demands.retain(|tenant, _| relief.watched.contains(tenant));
             relief.demands = Some(demands);
         }
@@ -198,11 +212,10 @@ impl Who {
     fn follow(&mut self, seen: &Observation) {
         let Some(look) = &self.playing else { return };
         let trace = seen.experiments.iter().find(|trace| trace.id == look.id);
-        let demands = look.relief.as_ref().and_then(|relief| relief.demands.as_ref());
-        if let (Some(trace), Some(demands)) = (trace, demands)
-            && trace.aborted.is_none()
+        if let (Some(trace), Some(relief)) = (trace, &look.relief)
+            && let (None, Some(demands)) = (&trace.aborted, &relief.demands)
         {
-            self.victims.values_mut().for_each(|victim| victim.relieve(demands));
+            self.victims.values_mut().for_each(|victim| victim.relieve(demands, relief.all));
         }
         if trace.is_some() || seen.time.since(look.since) > LOST {
             self.playing = None;
@@ -215,7 +228,7 @@ impl Who {
             return None;
         }
         if let Some((groups, watched)) = self.relief(setup, seen) {
-            let relief = Some(Relief { watched, demands: None });
+            let relief = Some(Relief { all: watched.len() == 1, watched, demands: None });
             let chip_us = RELIEF_CHIP.as_micros() as u64;
             return Some(self.play(seen, ("relieve", &RELIEF), chip_us, groups, relief));
         }

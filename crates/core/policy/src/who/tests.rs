@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{GROUPS, World, observe, setup};
 use quell_model::blame::{Cause, Resource, Standing};
-use quell_types::{Fraction, Waits};
+use quell_types::{ExperimentTrace, Fraction, Waits};
 
 fn world(culprits: &[(&str, f64)], seed: u64) -> World<Who> {
     World::new(Who::new(WhoParams::default()), culprits, seed)
@@ -177,4 +177,86 @@ fn one_that_listens_proposes_nothing_and_knows_who_has_the_cpu() {
     }
     let finding = &who.findings()[&"web".into()];
     assert_eq!(finding.culprits[0].workload.as_str(), "spin", "{finding:?}");
+}
+
+/// Seven seconds in which these stand in the victim's way and ask for so many CPUs, and for `relieved`
+/// while others are held. Every `relieve` is played, and seen in the next sample, or only in the one
+/// after that. Answers with who was held, look by look, and what is said in the end.
+fn rivals_of_seven_seconds(
+    groups: &[(&str, f64)],
+    relieved: f64,
+    late: bool,
+) -> (Vec<Vec<Tenant>>, Finding) {
+    let setup = groups.iter().fold(setup(2).service("web", 10.0, 4000.0), |s, g| s.batch(g.0));
+    let (setup, mut who) = (setup.build(), Who::new(WhoParams::default()));
+    let behind: BTreeMap<Tenant, f64> = groups.iter().map(|g| (g.0.into(), 0.3)).collect();
+    let (mut looks, mut played, mut held): (Vec<Vec<Tenant>>, _, Vec<Tenant>) =
+        (vec![], None, vec![]);
+    for step in 0..28 {
+        if late && played.is_some() && !held.is_empty() {
+            held.clear();
+            continue;
+        }
+        let waits =
+            Waits { seconds: 0.25, running: 0.4, behind: behind.clone(), ..Waits::default() };
+        let seen = observe(&setup, 0.25 * f64::from(step)).cpu("web", 0.4);
+        let mut seen = seen.of("web", |s| s.waits = Ok(waits));
+        for (name, asks) in groups {
+            let asks = if held.is_empty() { *asks } else { relieved };
+            seen = seen.cpu(name, 0.3).of_batch(name, |b| b.standing = Ok(asks - 0.3));
+        }
+        let mut seen = seen.done();
+        let ended = |id| ExperimentTrace { id, chips: vec![], aborted: None };
+        seen.experiments = played.take().map(ended).into_iter().collect();
+        held.clear();
+        for proposal in who.step(&setup, &seen) {
+            let Wish::Play(experiment) = proposal.wish else { panic!("{proposal:?}") };
+            assert_eq!(proposal.rule, "relieve", "no request, no other look");
+            (held, played) = (experiment.groups.clone(), Some(experiment.id));
+            looks.push(experiment.groups);
+        }
+    }
+    (looks, who.findings()[&"web".into()].clone())
+}
+
+fn named(finding: &Finding) -> Vec<&str> {
+    let named = finding.culprits.iter().filter(|c| c.status == Standing::Named);
+    named.map(|c| c.workload.as_str()).collect()
+}
+
+#[test]
+fn of_rivals_who_asks_for_most_is_watched_first() {
+    let groups = [("nap", 1.0), ("spin", 1.9), ("rate", 1.0)];
+    let (looks, finding) = rivals_of_seven_seconds(&groups, 1.0, false);
+    assert_eq!(looks[0], [Tenant::from("nap"), Tenant::from("rate")], "{looks:?}");
+    assert!(named(&finding).contains(&"spin"), "{finding:?}");
+}
+
+#[test]
+fn who_sleeps_when_relieved_is_acquitted_and_a_sample_that_comes_after_the_look_tells_nothing() {
+    let groups = [("loop", 1.0), ("rate", 1.0)];
+    let (looks, finding) = rivals_of_seven_seconds(&groups, 1.0, false);
+    assert_eq!((looks.len(), named(&finding).len()), (2, 2), "{finding:?}");
+    let (looks, finding) = rivals_of_seven_seconds(&groups, 0.5, false);
+    assert_eq!((looks.len(), named(&finding)), (1, vec!["rate"]), "it starved the other");
+    let (looks, finding) = rivals_of_seven_seconds(&groups, 1.0, true);
+    assert!(looks.len() >= 2 && named(&finding).is_empty(), "{looks:?}: {finding:?}");
+}
+
+#[test]
+fn a_service_that_works_is_looked_at_before_its_first_request_is_counted_and_a_quiet_one_is_not() {
+    let setup = setup(2).service("web", 10.0, 4000.0).batch("spin").build();
+    let after_ten_seconds = |cpus: f64| {
+        let mut who = Who::new(WhoParams::default());
+        for step in 0..40 {
+            let behind = [("spin".into(), 0.5)].into();
+            let waits = Waits { seconds: 0.25, running: cpus, behind, ..Waits::default() };
+            let seen = observe(&setup, 0.25 * f64::from(step)).qps("web", 0.0).cpu("web", cpus);
+            let seen = seen.cpu("spin", 1.5).of("web", |s| s.waits = Ok(waits));
+            who.step(&setup, &seen.done());
+        }
+        who.findings()
+    };
+    assert_eq!(named(&after_ten_seconds(0.4)[&"web".into()]), ["spin"]);
+    assert!(after_ten_seconds(0.01).is_empty());
 }

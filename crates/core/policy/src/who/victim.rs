@@ -3,7 +3,7 @@
 use quell_model::blame::{
     Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Demand, Evidence, Finding,
     FindingParams, Guilt, GuiltParams, MeasureParams, Measurer, Rival, Signal, VictimSigns,
-    Waiting, WaitingParams, choose, judge, rivals, undecided,
+    Waiting, WaitingParams, choose, judge, none_slept, rivals, undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,9 @@ struct Witness {
 
 /// After so many looks in a row that were void, none is made for this signal any more.
 const BLIND: u32 = 8;
+
+/// A service that uses so much CPU is asked for something.
+const WORKING_CPUS: f64 = 0.05;
 
 impl Witness {
     fn new(name: &Tenant, signal: Signal) -> Self {
@@ -121,9 +124,13 @@ impl Victim {
         }
     }
 
-    /// Learns what suspects asked for while rivals of theirs were held.
-    pub(super) fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>) {
-        self.waiting.relieve(demands);
+    /// Learns what suspects asked for while rivals of theirs were held: `all` of them, or some. With
+    /// some, who did not sleep may be starved by the others.
+    pub(super) fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>, all: bool) {
+        let tells = all || none_slept(&self.waiting, self.work.guilt.suspects().iter());
+        let mut demands = demands.clone();
+        demands.retain(|_, demand| tells || demand.asked_cpus < self.waiting.awake_cpus());
+        self.waiting.relieve(&demands);
     }
 
     /// Those behind whom it stands who never sleep, if it is open which of them are to blame.
@@ -163,8 +170,11 @@ impl Victim {
     }
 
     /// Whether nothing is asked of it. Of a service whose requests nobody counts that is not known.
+    /// One that works is not quiet: on connections that are older than the meter requests are
+    /// counted only once these were silent, which may take seconds where a service is starved.
     fn is_quiet(&self, service: &ServiceObservation) -> bool {
-        self.requests_per_s.is_none() && service.qps.is_ok()
+        let works = service.cpu.as_ref().is_ok_and(|cpu| cpu.0 >= WORKING_CPUS);
+        self.requests_per_s.is_none() && service.qps.is_ok() && !works
     }
 
     /// Says what is known now; nothing before any request was seen, or any wait of a service whose

@@ -1,6 +1,6 @@
 //! Tests of the scores of trials.
 
-use super::super::draw::LittleWeight;
+use super::super::draw::LittleDuty;
 use super::super::guarded::Said;
 use super::*;
 
@@ -9,7 +9,7 @@ fn measured(cost_ratio: f64, p95_ratio: f64) -> Measured {
 }
 
 fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
-    let drawn = Composition::draw(1, number, (Harm::Much, Taken::Memory), LittleWeight::default());
+    let drawn = Composition::draw(1, number, (Harm::Much, Taken::Memory), LittleDuty::default());
     let culprit = drawn.culprit().unwrap().to_owned();
     let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
     let said = Said { named: named.iter().map(name).collect(), seconds, ..Said::default() };
@@ -38,7 +38,7 @@ fn names_are_counted_and_never_found_is_for_ever() {
 #[test]
 fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
     let mut report = TrialReport::of(Harm::Little, Taken::Cpu, 1);
-    let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu), LittleWeight::default());
+    let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu), LittleDuty::default());
     let of = |limited, harm| {
         let verdict = Verdict { limited, ..Verdict::default() };
         Trial::judged(0, &drawn, Some(measured(1.0, harm)), verdict)
@@ -54,7 +54,7 @@ fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
 #[test]
 fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
     let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
-    let drawn = Composition::draw(1, 0, (Harm::Much, Taken::Cpu), LittleWeight::default());
+    let drawn = Composition::draw(1, 0, (Harm::Much, Taken::Cpu), LittleDuty::default());
     let harm = measured(1.1, 0.9);
     for number in 0..6 {
         assert!(!report.gives_up(0.4));

@@ -56,6 +56,22 @@ fn one_burst_convinces_nobody_and_steady_waiting_does() {
 }
 
 #[test]
+fn a_queue_that_is_long_now_and_then_leaves_no_doubt_and_bursts_alone_do() {
+    let beside = |usual: f64| {
+        let mut waiting = watching(&["a"]);
+        for window in 0..13 {
+            let threads = if window % 5 == 0 { 4.0 } else { usual };
+            waiting.see(&waits(&[("a", threads)]), &BTreeMap::new(), 0.0);
+        }
+        waiting.crowding(&"a".into(), LEAST_LN).unwrap()
+    };
+    let steady = beside(0.12);
+    assert!(steady.confidence > 0.99, "{steady:?}");
+    let bursts = beside(0.0);
+    assert!(bursts.effect_ln > 0.5 && bursts.confidence < 0.99, "{bursts:?}");
+}
+
+#[test]
 fn what_the_hypervisor_took_is_nobodys() {
     let mut waiting = watching(&["a"]);
     for _ in 0..400 {

@@ -1,0 +1,215 @@
+//! How long it takes until who takes the CPU from a service is named, and whether anybody else ever
+//! is: many drawn worlds on the simulated 2-vCPU machine, without counters, engine and law as in
+//! `quell who`. Samples come late by chance, as on a machine whose CPUs are taken.
+//!
+//! `cargo run -p quell-agent --example time_to_name -- [WORLDS [LATE_MS]]`: so many worlds of each
+//! kind (60), samples late by so much on average (2). Times are simulated: the machine's load does
+//! not matter. The exit status tells whether anybody innocent was named.
+
+use quell_control::{Engine, EngineParams};
+use quell_model::blame::Standing;
+use quell_platform::{Platform, Scope};
+use quell_policy::{Policy, Who, WhoParams};
+use quell_sim::{Load, Scene, SimBatch, SimServer, SimService, preset, program};
+use quell_types::{BatchSpec, BytesPerSecond, Link, LinkSpec, ServiceSpec, Slo};
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const STEP: Duration = Duration::from_millis(250);
+/// As long as a trial on a real machine looks.
+const LOOK_S: f64 = 15.0;
+/// No sample comes later than this.
+const LATEST_S: f64 = 0.2;
+
+type Failed = Box<dyn Error>;
+
+/// Who runs beside the service.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Two to four threads that never sleep in one group, and four groups that sleep.
+    Threads,
+    /// One thread that never sleeps, and five groups that sleep.
+    Loop,
+    /// Five groups that sleep.
+    Nobody,
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// From an exponential distribution, cut off.
+    fn late_s(&mut self, mean_s: f64) -> f64 {
+        let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        (-mean_s * (1.0 - share).ln()).min(LATEST_S)
+    }
+}
+
+/// A search service alone; groups come later.
+fn scene(seed: u64) -> Result<Scene, Failed> {
+    let mut scene = Scene::new(preset("vm2").ok_or("no such machine")?, seed);
+    scene.services = vec![SimService {
+        spec: ServiceSpec {
+            name: "search".into(),
+            slo: Slo { percentile_frac: 0.95, target_s: 0.0026 },
+            peak_qps: Some(4_000.0),
+            links: vec![],
+        },
+        program: program("search").ok_or("no such program")?,
+        workers: 2,
+        instructions: 1.2e6,
+        variation: 0.5,
+        request_bytes: 100,
+        response_bytes: 2_000,
+        load: Load::Constant(1_000.0),
+    }];
+    Ok(scene)
+}
+
+/// Arithmetic for a share of a CPU: it sends what it reckons on a link of its own, and sleeps while
+/// that is full.
+fn sleeper(scene: &mut Scene, name: &str, cpus: f64) -> Result<SimBatch, Failed> {
+    let link: Link = format!("of-{name}").as_str().into();
+    // A byte for each thousand of 6e9 instructions a second.
+    scene.links.push(LinkSpec { name: link.clone(), capacity: BytesPerSecond(6e6 * cpus) });
+    let mut work = program("integer").ok_or("no such program")?;
+    work.phases[0].egress_per_ki = 1.0;
+    work.phases[0].send_bytes = 10_000.0;
+    Ok(batch(name, vec![link], vec![work]))
+}
+
+fn batch(name: &str, links: Vec<Link>, programs: Vec<quell_sim::Program>) -> SimBatch {
+    let spec = BatchSpec { name: name.into(), links, takes_tasks: false, max_tasks: 0 };
+    SimBatch { spec, programs }
+}
+
+/// A world, and the name of the group that is to blame.
+fn world(kind: Kind, seed: u64) -> Result<(Scene, Option<&'static str>), Failed> {
+    const GROUPS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    let mut dice = Dice(seed);
+    let (groups, threads) = match kind {
+        Kind::Threads => (5, 2 + dice.below(3) as usize),
+        Kind::Loop => (6, 1),
+        Kind::Nobody => (5, 0),
+    };
+    let culprit = (threads > 0).then(|| dice.below(groups) as usize);
+    let mut scene = scene(seed)?;
+    for (index, name) in GROUPS.iter().enumerate().take(groups as usize) {
+        let of_it = if Some(index) == culprit {
+            let work = program("integer").ok_or("no such program")?;
+            batch(name, vec![], vec![work; threads])
+        } else {
+            // Five of these beside a loop want more than there is, as four do beside two loops.
+            let most = if matches!(kind, Kind::Loop) { 7 } else { 11 };
+            let cpus = 0.1 + 0.05 * dice.below(most) as f64;
+            sleeper(&mut scene, name, cpus)?
+        };
+        scene.batch.push(of_it);
+    }
+    Ok((scene, culprit.map(|index| GROUPS[index])))
+}
+
+/// When the culprit was named first, and who else was, and when first.
+fn play(
+    scene: &Scene,
+    culprit: Option<&str>,
+    mean_late_s: f64,
+    dice: &mut Dice,
+) -> Result<(Option<f64>, Vec<String>), Failed> {
+    let mut server = SimServer::new(scene)?;
+    let first = server.sample(STEP, Scope::Full)?;
+    let policies: Vec<Box<dyn Policy>> = vec![Box::new(Who::new(WhoParams::default()))];
+    let mut engine = Engine::new(server.setup().clone(), policies, EngineParams::default());
+    let (mut named_s, mut wrong, mut late_s) = (None, Vec::new(), 0.0);
+    loop {
+        let later_s = dice.late_s(mean_late_s);
+        let step = Duration::from_secs_f64(STEP.as_secs_f64() + later_s - late_s);
+        late_s = later_s;
+        let sample = server.sample(step, Scope::Full)?;
+        let seconds = sample.time.since(first.time).as_secs_f64();
+        if seconds > LOOK_S {
+            return Ok((named_s, wrong));
+        }
+        for action in &engine.step(&sample).actions {
+            server.apply(action)?;
+        }
+        let findings = engine.findings();
+        let culprits = findings.values().flat_map(|finding| &finding.culprits);
+        for named in culprits.filter(|c| c.status == Standing::Named) {
+            let name = named.workload.as_str();
+            if Some(name) == culprit {
+                named_s = named_s.or(Some(seconds));
+            } else if !wrong.iter().any(|other: &String| other.starts_with(name)) {
+                wrong.push(format!("{name} after {seconds:.1} s"));
+            }
+        }
+    }
+}
+
+/// Plays all worlds of a kind and says how it went; how many of them blamed somebody innocent.
+fn try_out(kind: Kind, worlds: u64, mean_late_s: f64) -> Result<usize, Failed> {
+    let (mut times, mut blamed) = (Vec::new(), Vec::new());
+    for seed in 1..=worlds {
+        let (scene, culprit) = world(kind, seed)?;
+        let (named_s, wrong) = play(&scene, culprit, mean_late_s, &mut Dice(!seed))?;
+        if culprit.is_some() {
+            times.push(named_s.unwrap_or(f64::INFINITY));
+        }
+        if !wrong.is_empty() {
+            blamed.push(format!("{seed} ({})", wrong.join(", ")));
+        }
+    }
+    println!(
+        "{kind:?}: {}; innocents named in {} of {worlds}: {}",
+        in_words(times),
+        blamed.len(),
+        blamed.join(", ")
+    );
+    Ok(blamed.len())
+}
+
+/// How many were named and when; those who were not count as for ever.
+fn in_words(mut times: Vec<f64>) -> String {
+    times.sort_by(f64::total_cmp);
+    let named = times.iter().filter(|seconds| seconds.is_finite()).count();
+    let at = |share: f64| times.get((share * times.len() as f64) as usize);
+    let told = |share: f64| at(share).map_or("-".to_owned(), |seconds| format!("{seconds:.2} s"));
+    let (least, median, most) = (told(0.0), told(0.5), told(0.9));
+    let all = times.len();
+    format!("named {named} of {all}, at least {least}, median {median}, nine of ten {most}")
+}
+
+fn run() -> Result<bool, Failed> {
+    let mut arguments = std::env::args().skip(1);
+    let worlds: u64 = arguments.next().map_or(Ok(60), |text| text.parse())?;
+    let late_ms: f64 = arguments.next().map_or(Ok(2.0), |text| text.parse())?;
+    let mut blamed = 0;
+    for kind in [Kind::Threads, Kind::Loop, Kind::Nobody] {
+        blamed += try_out(kind, worlds, late_ms / 1e3)?;
+    }
+    Ok(blamed == 0)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
