@@ -37,7 +37,7 @@
 //! does not tell, latency is weighed in the same way beside CPU time, and who lengthens only that is
 //! *suspected*.
 //!
-//! Over what they fight, counters would say. Where there are none a reporter does ([`signature`]): short
+//! Over what they fight, counters would say. Where there are none a reporter does ([`Signature`]): short
 //! bursts of timed accesses on a CPU that is idle anyway. It names nobody.
 //!
 //! # Units

@@ -13,7 +13,7 @@
 //! from a bank that fills with 1 % of their time, so nobody loses more than that.
 //!
 //! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
-//! ([`reporters`]), at most 1 % of it. Each look takes one along into its hold.
+//! (`who/reporters.rs`), at most 1 % of it. Each look takes one along into its hold.
 //!
 //! Where several never sleep beside the service, each may be the cause or only starved by the others.
 //! All of these *rivals* but one are held for 0.2 s, once for each: who sleeps then asks for less than
