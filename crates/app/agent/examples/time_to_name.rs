@@ -122,13 +122,23 @@ fn world(kind: Kind, seed: u64) -> Result<(Scene, Option<&'static str>), Failed>
     Ok((scene, culprit.map(|index| GROUPS[index])))
 }
 
-/// When the culprit was named first, and who else was, and when first.
+/// What was said of one world.
+struct Said {
+    /// When the culprit was named first.
+    named_s: Option<f64>,
+    /// Who else was named, and when first.
+    wrong: Vec<String>,
+    /// Innocents that were suspected when the look was over.
+    suspected: usize,
+}
+
+/// Looks at one world.
 fn play(
     scene: &Scene,
     culprit: Option<&str>,
     mean_late_s: f64,
     dice: &mut Dice,
-) -> Result<(Option<f64>, Vec<String>), Failed> {
+) -> Result<Said, Failed> {
     let mut server = SimServer::new(scene)?;
     let first = server.sample(STEP, Scope::Full)?;
     let policies: Vec<Box<dyn Policy>> = vec![Box::new(Who::new(WhoParams::default()))];
@@ -141,7 +151,11 @@ fn play(
         let sample = server.sample(step, Scope::Full)?;
         let seconds = sample.time.since(first.time).as_secs_f64();
         if seconds > LOOK_S {
-            return Ok((named_s, wrong));
+            let findings = engine.findings();
+            let all = findings.values().flat_map(|finding| &finding.culprits);
+            let suspects = all.filter(|c| c.status == Standing::Suspected);
+            let suspected = suspects.filter(|c| Some(c.workload.as_str()) != culprit).count();
+            return Ok(Said { named_s, wrong, suspected });
         }
         for action in &engine.step(&sample).actions {
             server.apply(action)?;
@@ -162,18 +176,22 @@ fn play(
 /// Plays all worlds of a kind and says how it went; how many of them blamed somebody innocent.
 fn try_out(kind: Kind, worlds: u64, mean_late_s: f64) -> Result<usize, Failed> {
     let (mut times, mut blamed) = (Vec::new(), Vec::new());
+    let (mut suspected, mut innocents) = (0, 0);
     for seed in 1..=worlds {
         let (scene, culprit) = world(kind, seed)?;
-        let (named_s, wrong) = play(&scene, culprit, mean_late_s, &mut Dice(!seed))?;
+        let said = play(&scene, culprit, mean_late_s, &mut Dice(!seed))?;
         if culprit.is_some() {
-            times.push(named_s.unwrap_or(f64::INFINITY));
+            times.push(said.named_s.unwrap_or(f64::INFINITY));
         }
-        if !wrong.is_empty() {
-            blamed.push(format!("{seed} ({})", wrong.join(", ")));
+        if !said.wrong.is_empty() {
+            blamed.push(format!("{seed} ({})", said.wrong.join(", ")));
         }
+        suspected += said.suspected;
+        innocents += scene.batch.len() - usize::from(culprit.is_some());
     }
     println!(
-        "{kind:?}: {}; innocents named in {} of {worlds}: {}",
+        "{kind:?}: {}; {suspected} of {innocents} innocents suspected in the end; innocents named \
+         in {} of {worlds}: {}",
         in_words(times),
         blamed.len(),
         blamed.join(", ")

@@ -88,7 +88,7 @@ impl VictimReport {
             slowdown: Some(finding.slowdown),
             resource: match finding.cause {
                 // Where nobody is accused, many share the CPU.
-                Cause::Neighbour => {
+                Cause::Neighbour | Cause::Overcommitted => {
                     Some(finding.culprits.first().map_or(Resource::Cpu, |c| c.resource))
                 }
                 _ => None,

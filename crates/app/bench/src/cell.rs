@@ -1,5 +1,6 @@
 //! One cell: the service under a load, batch beside it, an agent in charge.
 
+use crate::agent_config::AgentConfig;
 use crate::batch;
 use crate::cost::ProcessCost;
 use crate::groups::Groups;
@@ -13,7 +14,6 @@ use crate::{Contender, Mix, Polluter};
 use anyhow::Context as _;
 use quell_pressure::FeedReader;
 use quell_service::{Bench, RunReport, Window};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -118,27 +118,19 @@ impl Stage<'_> {
 
     fn config(&self, charge: &Charge, folder: &Path) -> anyhow::Result<String> {
         let port = self.bench.address().context("the service has no address")?.port();
-        let mut text = format!(
-            "[agent]\nstate_dir = \"{}\"\nmetrics = \"off\"\nlaw = \"{}\"\n\n\
-             [[service]]\nname = \"service\"\ncgroup = \"{}\"\npercentile = {}\n\
-             target = \"{}us\"\npeak_qps = {}\nlatency = \"ebpf\"\nports = [{port}]\n",
-            folder.join("state").display(),
-            charge.law,
-            self.groups.service_path(),
-            toml_float(self.percentile),
-            (self.objective.slo_ms * 1e3).round().max(1.0),
-            toml_float(self.objective.peak_qps),
-        );
-        for &polluter in charge.mix.parts() {
-            let path = self.groups.batch_path(polluter);
-            write!(
-                text,
-                "\n[[batch]]\nname = \"{}\"\ncgroup = \"{path}\"\ntasks = true\nmax_tasks = 1\n",
-                polluter.name()
-            )?;
-        }
-        write!(text, "\n{}\n{}", self.law_parameters, charge.parameters)?;
-        Ok(text)
+        let group = |&polluter: &Polluter| (polluter, self.groups.batch_path(polluter));
+        let batch: Vec<_> = charge.mix.parts().iter().map(group).collect();
+        let config = AgentConfig {
+            state: &folder.join("state"),
+            law: charge.law,
+            service: &self.groups.service_path(),
+            port,
+            percentile: self.percentile,
+            objective: self.objective,
+            batch: &batch,
+            parameters: &format!("{}\n{}", self.law_parameters, charge.parameters),
+        };
+        Ok(config.text())
     }
 
     /// Runs a cell from the agent's start to its end.
@@ -240,11 +232,6 @@ impl Stage<'_> {
     }
 }
 
-/// TOML tells 95 from 95.0.
-fn toml_float(value: f64) -> String {
-    toml::Value::Float(value).to_string()
-}
-
 impl Seen {
     /// The figures of one round; `alone` is the work per second of each polluter alone.
     pub(crate) fn round(
@@ -263,6 +250,7 @@ impl Seen {
         let share = work_fracs.iter().fold(0.0, |sum, f| sum + f) / work_fracs.len().max(1) as f64;
         Ok(Round {
             round: number,
+            measured_s: run.measured_s,
             windows: judged(run).count(),
             mean_ms: run.sojourn.mean_ms,
             p50_ms: run.sojourn.p50_ms,

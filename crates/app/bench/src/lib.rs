@@ -1,5 +1,5 @@
 //! The main job, measured end to end: `quell demo` and `quell bench guard`; and whether the right
-//! polluter is named: `quell trial polluter`; and the machine beside its simulated twin
+//! polluter is named: `quell trial polluter`, and one who locks the bus in bursts: `quell trial bus-lock`; and the machine beside its simulated twin
 //! (`quell simulate --beside-real`).
 //!
 //! A service under open-loop load and batch polluters from the queue share one machine. For each
@@ -14,6 +14,7 @@
 //! well, with an error or by a signal; after SIGKILL, when the next one starts, or by
 //! `quell restore` ([`clean_up`]).
 
+mod agent_config;
 mod batch;
 mod beside;
 mod cell;
@@ -44,8 +45,8 @@ mod ui;
 
 pub use batch::{Mix, Polluter};
 pub use beside::{
-    BESIDE_SCHEMA, BesideOptions, BesideReport, BesideRow, Part, SearchAlone, beside_again,
-    beside_real,
+    BESIDE_SCHEMA, BesideOptions, BesideReport, BesideRow, GuardLoad, GuardTold, Part, SearchAlone,
+    beside_again, beside_real,
 };
 pub use law::Contender;
 pub use leftovers::{DeadRun, clean_up};
@@ -59,7 +60,8 @@ pub use run::guard;
 pub use show::{html_report, network_table, table};
 pub use signal::{Cause, Quartiles, SIGNAL_SCHEMA, SignalOptions, SignalReport, SignalRow, signal};
 pub use trial::{
-    Confusion, Harm, Judged, Ratios, TRIAL_SCHEMA, Taken, Throttling, Trial, TrialOptions,
-    TrialReport, Turn, TurnKind, trial,
+    BUS_TRIAL_SCHEMA, BurstHarm, BusTrialOptions, BusTrialReport, Confusion, Harm, HarmControl,
+    Judged, Medians, Ratios, SearchPair, TRIAL_SCHEMA, Taken, Throttling, Trial, TrialOptions,
+    TrialReport, Turn, TurnKind, bus_trial, trial,
 };
 pub use ui::Interrupt;

@@ -11,6 +11,8 @@ pub enum Size {
     Total {
         /// The budget, start and end included.
         seconds: f64,
+        /// Interleaved rounds, among which what is measured is divided.
+        rounds: u32,
     },
     /// So many windows of one second for each cell, spread over the rounds.
     Windows {
@@ -69,8 +71,9 @@ impl GuardOptions {
         anyhow::ensure!(!self.laws.is_empty(), "--laws: give at least one");
         anyhow::ensure!(!self.polluters.is_empty(), "--polluters: give at least one");
         match self.size {
-            Size::Total { seconds } => {
-                anyhow::ensure!((10.0..=86_400.0).contains(&seconds), "--seconds: give 10 or more")
+            Size::Total { seconds, rounds } => {
+                anyhow::ensure!((10.0..=86_400.0).contains(&seconds), "--seconds: give 10 or more");
+                anyhow::ensure!(rounds > 0, "give at least one round");
             }
             Size::Windows { windows, rounds } => anyhow::ensure!(
                 rounds > 0 && windows >= rounds,

@@ -115,6 +115,9 @@ pub struct Run {
 pub struct Round {
     /// Its number, from 0.
     pub round: u32,
+    /// How long it was measured, in seconds; 0 in reports that are older than this figure.
+    #[serde(default)]
+    pub measured_s: f64,
     /// Windows in it.
     pub windows: usize,
     /// Mean sojourn.
@@ -222,6 +225,7 @@ pub struct AgentCost {
 pub fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("quell.beside-1", schema_for!(crate::BesideReport).to_value()),
+        ("quell.bus-1", schema_for!(crate::BusTrialReport).to_value()),
         ("quell.demo-1", schema_for!(DemoReport).to_value()),
         ("quell.signal-1", schema_for!(crate::SignalReport).to_value()),
         ("quell.trial-1", schema_for!(crate::TrialReport).to_value()),
@@ -336,6 +340,7 @@ mod tests {
     fn round(windows: usize, p95_ms: f64, good_qps: f64) -> Round {
         Round {
             round: 0,
+            measured_s: 10.0,
             windows,
             mean_ms: 1.0,
             p50_ms: 1.0,

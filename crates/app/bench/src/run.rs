@@ -73,6 +73,13 @@ pub fn guard(options: &GuardOptions, interrupt: &Interrupt) -> anyhow::Result<De
     }
 }
 
+/// How long a law of this comparison gets before it is measured, in seconds: one that does not
+/// adapt, and one that does.
+pub(crate) fn settling(options: &GuardOptions) -> (f64, f64) {
+    let schedule = Schedule::plan(options);
+    (schedule.settle(Contender::None), schedule.settle(Contender::Quell))
+}
+
 /// Cleans up after runs that were killed; what remains of them does not keep this one from running.
 pub(crate) fn after_the_dead() {
     for run in leftovers::clean_up() {

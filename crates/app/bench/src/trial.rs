@@ -1,40 +1,58 @@
 //! `quell trial polluter`: is the right one named?
 //!
 //! A service under load runs beside five batch groups, of which at most one hurts it. How much it
-//! does is measured with Quell off, by stopping and continuing it in turn. Then `quell guard` begins
-//! with law `culprit`, as a user would run it, and whom it names is compared with what was put there.
-//! As soon as somebody is named, the service's tail and everybody's work are measured in turns under
-//! the law, alone and without the culprit. What runs in which group is drawn from a seed beforehand,
-//! but for the duty of one who takes the CPU and is to do little harm: that is found beside the groups
-//! that were drawn, with Quell off, before the trial begins. A trial in which the harm, measured
-//! anew, is not in the wanted class is discarded, told and replaced.
+//! does is measured with Quell off, by stopping and continuing it in turn (`harm.rs`). Then `quell
+//! guard` begins with law `culprit`, as a user would run it, and whom it names is compared with what
+//! was put there. What runs in which group is drawn from a seed beforehand. A trial in which the harm
+//! is not in the wanted class is discarded, told and replaced.
+//!
+//! Where much harm is wanted, the service's tail and everybody's work are measured, as soon as
+//! somebody is named, in turns under the law, alone and without the culprit.
+//!
+//! Where little harm is wanted, it is harder to know how much there was than to judge it: the time
+//! that is left once the law has ended goes to more turns with Quell off, and those before and after
+//! count together. The duty of one who takes the CPU is found beside the groups that were drawn, with
+//! Quell off, before the trial begins (`search.rs`).
+//!
+//! A control (`--control`) plays the turns with Quell off and stops nobody: the harm that it finds is
+//! chance.
 
+mod bus;
 mod confusion;
+mod control;
 mod crowd;
 mod draw;
 mod guarded;
 mod harm;
+mod off;
+mod outcome;
 mod scores;
+mod search;
 mod steer;
 mod timeline;
 mod turns;
 mod watch;
 
+pub use bus::{BUS_TRIAL_SCHEMA, BurstHarm, BusTrialOptions, BusTrialReport, Medians, bus_trial};
 pub use confusion::{Confusion, Judged};
+pub use control::HarmControl;
 pub use draw::{Harm, Taken};
-pub use scores::{TRIAL_SCHEMA, Trial, TrialReport};
+pub use outcome::Trial;
+pub use scores::{TRIAL_SCHEMA, TrialReport};
+pub use search::SearchPair;
 pub use turns::{Ratios, Throttling, Turn, TurnKind};
 
 use crate::folder::RunFolder;
 use crate::service::{self, Load};
 use crate::ui::Interrupt;
 use crowd::{Crowd, TrialGroups};
-use draw::{Composition, LittleDuty};
+use draw::Composition;
 use guarded::{Guarding, Verdict};
-use harm::{Latencies, TURN, WINDOW_S};
+use harm::{Latencies, Measured, WINDOW_S};
+use off::{Arrivals, OffTurns};
 use quell_cgroup::CpuUsage;
 use quell_service::{Bench, Controls, Profile, RunReport, ServiceSpec, WindowRule, now_ns};
-use scores::Measured;
+use search::Usual;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use timeline::{Course, Spans};
@@ -46,10 +64,14 @@ const LOAD_FRAC: f64 = 0.3;
 const FEELER_QPS: f64 = 300.0;
 /// How long one trial takes at most, from its load's start.
 const TRIAL: Duration = Duration::from_secs(25);
-/// The service's load runs for so long before anything is measured.
-const SETTLED: Duration = Duration::from_secs(1);
-/// Turns of the culprit running and stopped.
-const TURNS: u32 = 4;
+/// Turns with Quell off before the law begins take so long at most.
+const BEFORE: Duration = Duration::from_secs(8);
+/// The service's load runs for so long before the law begins.
+const SETTLED: Duration = Duration::from_millis(500);
+/// Arrivals of a search are other ones than those of its trial.
+const SEARCH_SEED: u64 = 1 << 40;
+/// Little harm is known well enough if its interval ends at less than so many times its begin.
+const WIDEST: f64 = 1.5;
 /// Discarded trials may be this share of all.
 const DISCARDED_FRAC: f64 = 0.4;
 
@@ -64,6 +86,8 @@ pub struct TrialOptions {
     pub taken: Taken,
     /// What is drawn.
     pub seed: u64,
+    /// Nothing is tried: the culprit is never stopped, so that all harm that is measured is chance.
+    pub control: bool,
     /// The service.
     pub service: ServiceSpec,
     /// Where the JSON is written, anew after each trial.
@@ -83,6 +107,10 @@ pub fn trial(
 ) -> anyhow::Result<TrialReport> {
     anyhow::ensure!(options.trials > 0, "--trials: give at least one");
     anyhow::ensure!(
+        !options.control || options.harm != Harm::None,
+        "--control: give a class of harm with a culprit"
+    );
+    anyhow::ensure!(
         rustix::process::geteuid().is_root(),
         "this makes control groups and loads eBPF programs: run it as root"
     );
@@ -94,20 +122,18 @@ pub fn trial(
     let rate = ground.rate()?;
     say(&format!("{rate:.0} requests/s are {:.0} % of the machine", 100.0 * LOAD_FRAC));
     let mut report = TrialReport::new(options);
-    let (mut courses, mut little) = (Vec::new(), LittleDuty::default());
+    let (mut courses, mut usual) = (Vec::new(), Usual::default());
     for number in 0..u32::MAX {
-        if report.trials >= options.trials || report.gives_up(DISCARDED_FRAC) {
+        if report.is_done(options, DISCARDED_FRAC) || interrupt.requested() {
             break;
         }
-        if interrupt.requested() {
-            break;
-        }
-        let kind = (options.harm, options.taken);
-        let mut composition = Composition::draw(options.seed, number, kind, little);
-        let (trial, course) = ground.trial(number, &mut composition, rate, &mut little)?;
+        let drawn = Composition::draw(options.seed, number, (options.harm, options.taken));
+        let (trial, course) = ground.trial(number, drawn, rate, &mut usual)?;
         say(&trial.in_words());
-        little.learn(trial.harm_ratio);
         report.add(trial);
+        if options.control {
+            report.reckon_control();
+        }
         courses.extend(course);
         if let Some(path) = &options.json {
             report.write(path)?;
@@ -117,14 +143,6 @@ pub fn trial(
         }
     }
     Ok(report)
-}
-
-/// What was seen under load.
-enum Looked<'a> {
-    /// The trial does not count, and why.
-    Discarded(Option<Measured>, &'static str),
-    /// Somebody is named, or the look is over.
-    Guarding(Option<Measured>, Guarding<'a>),
 }
 
 /// What all trials share.
@@ -171,104 +189,119 @@ impl Ground<'_> {
     fn trial(
         &self,
         number: u32,
-        drawn: &mut Composition,
+        mut drawn: Composition,
         rate: f64,
-        little: &mut LittleDuty,
+        usual: &mut Usual,
     ) -> anyhow::Result<(Trial, Option<Course>)> {
+        let mut search = self.search(&drawn, *usual);
+        if let Some(search) = &search {
+            drawn.turn_to(search.best());
+        }
+        let seed = self.options.seed.wrapping_add((1 + u64::from(number)) << 16);
+        let arrivals = Arrivals { rate, seed };
         let folder = self.folder.path();
-        let mut crowd = Crowd::start(&self.options.program, self.groups, drawn, folder)?;
-        if crowd.works(self.interrupt)? {
-            self.steer(&mut crowd, drawn, rate, little)?;
+        let mut crowd = Crowd::start(&self.options.program, self.groups, &drawn, folder)?;
+        if let Some(search) = &mut search
+            && !self.options.control
+            && crowd.works(self.interrupt)?
+        {
+            let arrivals = Arrivals { seed: seed.wrapping_add(SEARCH_SEED), ..arrivals };
+            self.steer(&mut crowd, &mut drawn, search, arrivals)?;
+            usual.learn(search);
         }
         if !crowd.works(self.interrupt)? {
-            let trial = Trial::discarded(number, drawn, None, "the culprit did not begin to work");
-            return Ok((trial, None));
+            let trial = Trial::discarded(number, &drawn, None, "the culprit did not begin to work");
+            return Ok((trial.after(search.as_ref()), None));
         }
+        let (trial, course) = self.on_stage(number, &crowd, &drawn, arrivals)?;
+        Ok((trial.after(search.as_ref()), course))
+    }
+
+    /// A trial whose crowd is at work.
+    fn on_stage(
+        &self,
+        number: u32,
+        crowd: &Crowd,
+        drawn: &Composition,
+        arrivals: Arrivals,
+    ) -> anyhow::Result<(Trial, Option<Course>)> {
         let (begun, start_ns) = (Instant::now(), now_ns());
-        let watch = watch(self.groups)?;
-        let latencies = Latencies::default();
-        let (harm, mut guarding) = match self.under_load(&crowd, drawn, rate, &latencies)? {
-            Looked::Discarded(harm, why) => {
-                return Ok((Trial::discarded(number, drawn, harm, why), None));
-            }
-            Looked::Guarding(harm, guarding) => (harm, guarding),
-        };
-        let judged_ns = now_ns();
         let until = begun + TRIAL;
-        let turns = guarding.turns(&crowd, (number, rate), until, &latencies)?;
+        let watch = watch(self.groups)?;
+        let (mut off, latencies) = (OffTurns::default(), Latencies::default());
+        self.off_turns(crowd, arrivals, (&mut off, begun + BEFORE), &latencies)?;
+        if let Some(why) = self.ends_early(off.harm()) {
+            return Ok((Trial::discarded(number, drawn, off.harm(), why), None));
+        }
+        let mut guarding = self.under_load(drawn, arrivals.rate, &latencies)?;
+        let judged_ns = now_ns();
+        let turns = if self.pools() {
+            Vec::new()
+        } else {
+            guarding.turns(crowd, (number, arrivals.rate), until, &latencies)?
+        };
         let said = guarding.finish()?;
         let moments = watch.finish()?;
         let spans = Spans { start_ns, judged_ns, end_ns: now_ns() };
-        let limited = watch::limited(&moments);
+        if self.pools() {
+            self.off_turns(crowd, arrivals, (&mut off, until), &Latencies::default())?;
+        }
+        let verdict = Verdict { said, turns, limited: watch::limited(&moments) };
+        let refused = self.refuses(off.harm());
+        let trial = Trial::judged(number, drawn, off.harm(), verdict).unless(refused);
         let course = Course::new(number, drawn, &spans, &latencies, &moments);
-        let verdict = Verdict { said, turns, limited };
-        Ok((Trial::judged(number, drawn, harm, verdict), Some(course)))
+        Ok((trial, refused.is_none().then_some(course)))
     }
 
-    /// Measures the harm with Quell off, then lets the law look until somebody is named.
+    /// Whether turns with Quell off are played before and after the law, and count together.
+    fn pools(&self) -> bool {
+        self.options.harm == Harm::Little
+    }
+
+    /// Why a trial is not gone on with, by the turns before the law begins.
+    fn ends_early(&self, harm: Option<Measured>) -> Option<&'static str> {
+        let class = self.options.harm;
+        let may_count = |harm: Measured| self.pools() && !class.excludes(harm.interval);
+        if self.options.control {
+            return Some("a control: nobody was stopped");
+        }
+        if harm.is_some_and(may_count) {
+            return None;
+        }
+        class.refuses(harm.map(Measured::ratio))
+    }
+
+    /// Why a trial that is over does not count.
+    fn refuses(&self, harm: Option<Measured>) -> Option<&'static str> {
+        let unknown = |harm: Measured| harm.interval.1 >= WIDEST * harm.interval.0;
+        if self.pools() && harm.is_some_and(unknown) {
+            return Some("the harm was not known well enough");
+        }
+        self.options.harm.refuses(harm.map(Measured::ratio))
+    }
+
+    /// Lets the law look until somebody is named, or the look is over.
     fn under_load(
         &self,
-        crowd: &Crowd,
         drawn: &Composition,
         rate: f64,
         latencies: &Latencies,
-    ) -> anyhow::Result<Looked<'_>> {
+    ) -> anyhow::Result<Guarding<'_>> {
         let controls = Controls::default();
         let plan = (rate, 0.5, TRIAL.as_secs_f64(), self.options.seed);
         std::thread::scope(|scope| {
             let load = scope.spawn(|| self.load(plan, &controls, latencies));
-            let looked = self.look(crowd, drawn, latencies);
+            let looked = self.look(drawn);
             controls.stop();
             let run = load.join().map_err(|_| anyhow::anyhow!("the generator failed"))?;
             run.and(looked)
         })
     }
 
-    fn look(
-        &self,
-        crowd: &Crowd,
-        drawn: &Composition,
-        latencies: &Latencies,
-    ) -> anyhow::Result<Looked<'_>> {
+    fn look(&self, drawn: &Composition) -> anyhow::Result<Guarding<'_>> {
         self.interrupt.sleep(SETTLED)?;
-        let harm = self.harm(crowd, latencies, TURNS)?;
-        if let Some(why) = self.options.harm.refuses(harm.map(Measured::ratio)) {
-            return Ok(Looked::Discarded(harm, why));
-        }
         let mut guarding = Guarding::start(self, drawn)?;
-        guarding.look()?;
-        Ok(Looked::Guarding(harm, guarding))
-    }
-
-    /// CPU time of the service per answer while the culprit runs over that while it is stopped, and
-    /// the same of what its client sees, over so many turns of each kind; none if there is no
-    /// culprit.
-    fn harm(
-        &self,
-        crowd: &Crowd,
-        latencies: &Latencies,
-        turns_of_each: u32,
-    ) -> anyhow::Result<Option<Measured>> {
-        let mut cpu = CpuUsage::new(self.groups.service());
-        let mut used_s = [0.0, 0.0];
-        let mut turns = Vec::new();
-        for turn in 0..2 * turns_of_each {
-            // ABBA: what drifts steadily cancels out.
-            let stopped = (turn % 4 == 1) || (turn % 4 == 2);
-            if !crowd.stop_culprit(stopped)? {
-                return Ok(None);
-            }
-            let (before, begun, from_ns) = (cpu.read()?, Instant::now(), now_ns());
-            self.interrupt.sleep(TURN)?;
-            let used = cpu.read()?.saturating_sub(before) as f64 / 1e9;
-            used_s[usize::from(stopped)] += used / begun.elapsed().as_secs_f64();
-            turns.push((from_ns, now_ns(), stopped));
-        }
-        crowd.stop_culprit(false)?;
-        anyhow::ensure!(used_s[1] > 0.0, "the service did nothing");
-        // Where nothing was answered in the turns of one kind there is no harm to be told.
-        let Some(slowed) = latencies.slowed(&turns) else { return Ok(None) };
-        let cost_ratio = used_s[0] / used_s[1] * slowed.answered_ratio;
-        Ok(Some(Measured { cost_ratio, slowed }))
+        guarding.look(self.pools())?;
+        Ok(guarding)
     }
 }

@@ -271,7 +271,7 @@ impl Engine {
     /// Compares what is wanted with how the knobs really stand.
     fn knob_actions(&mut self, sample: &Sample, notes: &mut Vec<Note>) -> Vec<Action> {
         let mut changes: Vec<(Knob, Setting)> = Vec::new();
-        for (knob, wanted) in self.wanted() {
+        for (knob, wanted) in self.unsettled(sample) {
             if self.is_played(&knob, &wanted) {
                 continue;
             }
@@ -323,13 +323,20 @@ impl Engine {
             && self.online.as_ref().is_some_and(|online| lacking.is_disjoint(online))
     }
 
-    /// Everything that shall stand: wishes, and the first settings of knobs no longer wished for.
-    fn wanted(&self) -> Vec<(Knob, Setting)> {
+    /// What shall stand and may not: wishes, and the first settings of knobs no longer wished for.
+    /// A wish that was seen in place before and still is, as nearly all are, needs no second look.
+    fn unsettled(&self, sample: &Sample) -> Vec<(Knob, Setting)> {
         let standing = self.arbiter.standing();
-        let wished = standing.iter().map(|(knob, s)| (knob.clone(), s.setting.clone()));
+        let stands = |knob: &Knob, wanted: &Setting| {
+            let real = || sample.knobs.get(knob).and_then(|reading| reading.as_ref().ok());
+            self.repair.is_confirmed(knob, wanted)
+                && real().is_some_and(|real| same_setting(real, wanted))
+        };
+        let wished = standing.iter().map(|(knob, standing)| (knob, &standing.setting));
+        let wished = wished.filter(|(knob, wanted)| !stands(knob, wanted));
         let released = self.first_seen.iter().filter(|(knob, _)| !standing.contains_key(*knob));
-        let released = released.map(|(knob, setting)| (knob.clone(), setting.clone()));
-        wished.chain(released).filter(|(knob, _)| !self.given_up.contains(knob)).collect()
+        let left = wished.chain(released).filter(|(knob, _)| !self.given_up.contains(*knob));
+        left.map(|(knob, setting)| (knob.clone(), setting.clone())).collect()
     }
 
     fn remember(&mut self, knob: &Knob, reading: &Reading<Setting>) {

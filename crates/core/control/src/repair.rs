@@ -75,6 +75,12 @@ impl Repair {
         }
     }
 
+    /// Whether a knob was seen at just this setting, and nothing was written to it since.
+    pub(crate) fn is_confirmed(&self, knob: &Knob, wanted: &Setting) -> bool {
+        let seen = |care: &Care| care.unseen.is_none() && care.confirmed.as_ref() == Some(wanted);
+        self.knobs.get(knob).is_some_and(seen)
+    }
+
     /// Notes that a knob stands as wanted.
     pub(crate) fn confirm(&mut self, knob: &Knob, setting: &Setting) {
         let care = self.knobs.entry(knob.clone()).or_default();

@@ -61,19 +61,35 @@ impl CounterByCpu {
         values: &Reading<BTreeMap<u32, u64>>,
     ) -> Reading<BTreeMap<u32, f64>> {
         let values = values.as_ref().map_err(Clone::clone)?;
-        if self.last.as_ref().is_some_and(|(then, _)| time <= *then) {
-            return Err(Gap::not_yet("no time has passed"));
-        }
-        let Some((then, old)) = self.last.replace((time, values.clone())) else {
+        let Some((then, old)) = &mut self.last else {
+            self.last = Some((time, values.clone()));
             return Err(Gap::not_yet("one sample so far"));
         };
-        let seconds = time.since(then).as_secs_f64();
-        let rate = |(cpu, now): (&u32, &u64)| {
-            let grown = now.checked_sub(*old.get(cpu)?)?;
-            Some((*cpu, grown as f64 / seconds))
-        };
-        Ok(values.iter().filter_map(rate).collect())
+        if time <= *then {
+            return Err(Gap::not_yet("no time has passed"));
+        }
+        let seconds = time.since(std::mem::replace(then, time)).as_secs_f64();
+        if !values.keys().eq(old.keys()) {
+            let old = std::mem::replace(old, values.clone());
+            let both = values.iter().filter_map(|(cpu, now)| Some((cpu, now, *old.get(cpu)?)));
+            return Ok(rates(both, seconds));
+        }
+        // The same CPUs as ever: no look-ups, and no new map to remember.
+        let both = values.iter().zip(old.values_mut());
+        let both = both.map(|((cpu, now), old)| (cpu, now, std::mem::replace(old, *now)));
+        Ok(rates(both, seconds))
     }
+}
+
+/// Growth per second of (CPU, now, before), but of those that began anew.
+fn rates<'a>(
+    counts: impl Iterator<Item = (&'a u32, &'a u64, u64)>,
+    seconds: f64,
+) -> BTreeMap<u32, f64> {
+    let rate = |(cpu, now, before): (&u32, &u64, u64)| {
+        Some((*cpu, now.checked_sub(before)? as f64 / seconds))
+    };
+    counts.filter_map(rate).collect()
 }
 
 #[cfg(test)]
@@ -102,6 +118,8 @@ mod tests {
         assert_eq!(rates, Ok(BTreeMap::from([(0, 10.0)])));
         assert!(c.rates(at(3), &of(&[(0, 99)])).is_err(), "no time has passed");
         assert_eq!(c.rates(at(4), &of(&[(1, 5), (2, 7)])), Ok([(1, 3.0), (2, 0.0)].into()));
+        assert_eq!(c.rates(at(6), &of(&[(1, 9), (2, 3)])), Ok([(1, 2.0)].into()), "the same CPUs");
+        assert_eq!(c.rates(at(7), &of(&[(1, 9), (2, 4)])), Ok([(1, 0.0), (2, 1.0)].into()));
     }
 
     #[test]

@@ -125,8 +125,15 @@ impl Observer {
         let mut seen = BTreeMap::new();
         for spec in &self.setup.services {
             let state = self.services.entry(spec.name.clone()).or_default();
-            let gone = TenantReading::missing(&Gap::Gone(format!("{} is not there", spec.name)));
-            let reading = sample.tenants.get(&spec.name).unwrap_or(&gone);
+            let gone;
+            let reading = match sample.tenants.get(&spec.name) {
+                Some(reading) => reading,
+                None => {
+                    let gap = Gap::Gone(format!("{} is not there", spec.name));
+                    gone = TenantReading::missing(&gap);
+                    &gone
+                }
+            };
             let managed = self.setup.managed_cpus.len().max(1) as f64;
             let observation = state.observe(spec, sample, reading, &self.params, managed);
             seen.insert(spec.name.clone(), observation);
@@ -227,8 +234,9 @@ impl TenantCounters {
     }
 
     fn throttled_frac(&mut self, time: Time, reading: &Reading<Throttling>) -> Reading<Fraction> {
-        let periods = self.periods.growth(time, &reading.clone().map(|t| t.periods));
-        let throttled = self.throttled.growth(time, &reading.clone().map(|t| t.throttled_periods));
+        let seen = reading.as_ref().map_err(Clone::clone)?;
+        let periods = self.periods.growth(time, &Ok(seen.periods));
+        let throttled = self.throttled.growth(time, &Ok(seen.throttled_periods));
         let ((periods, _), (throttled, _)) = (periods?, throttled?);
         Ok(Fraction(if periods == 0 { 0.0 } else { throttled as f64 / periods as f64 }))
     }
@@ -255,8 +263,8 @@ impl ServiceState {
         let full = self.window.recent(params.full);
         let fast = self.window.recent(params.fast);
         let p = spec.slo.percentile_frac;
-        let tails = full.clone().and_then(|w| w.tails(p));
-        let fast_tails = fast.and_then(|w| w.tails(p));
+        let tails = of(&full, |w| w.tails(p));
+        let fast_tails = of(&fast, |w| w.tails(p));
         let slack = |t: &Reading<quell_types::Tails>| t.clone().map(|t| spec.slo.slack(t.slo_s));
         let slow = self.take_slow(time, reading);
         ServiceObservation {
@@ -264,8 +272,8 @@ impl ServiceState {
             slack: slack(&tails),
             fast_slack: slack(&fast_tails),
             load: load_of(spec, &full, &cpu, managed_cpus),
-            cpu_per_request_s: full.clone().and_then(|w| w.cpu_per_request_s()),
-            bytes_per_request: full.and_then(|w| w.bytes_per_request()),
+            cpu_per_request_s: of(&full, RequestDelta::cpu_per_request_s),
+            bytes_per_request: of(&full, RequestDelta::bytes_per_request),
             tails,
             fast_tails,
             qps,
@@ -314,7 +322,7 @@ impl ServiceState {
 
     /// Adds the requests since the last reading to the window; answers with their rate.
     fn take_requests(&mut self, time: Time, reading: &TenantReading, keep_s: f64) -> Reading<f64> {
-        let now = reading.requests.clone()?;
+        let now = reading.requests.as_ref().map_err(Clone::clone)?;
         let before = self.requests.replace((time, now.clone(), reading.cpu_ns.clone()));
         let Some((then, old, old_cpu)) = before else {
             return Err(Gap::not_yet("one sample so far"));
@@ -323,14 +331,15 @@ impl ServiceState {
         if seconds <= 0.0 || now.requests < old.requests {
             return Err(Gap::not_yet("the counter began anew"));
         }
-        let cpu_ns = reading.cpu_ns.clone().ok().zip(old_cpu.ok());
+        let cpu_ns = reading.cpu_ns.as_ref().ok().copied().zip(old_cpu.ok());
+        let latencies = now.latency_ns.as_ref().ok().zip(old.latency_ns.ok());
         let delta = RequestDelta {
             seconds,
             requests: now.requests - old.requests,
             cpu_s: cpu_ns.and_then(|(a, b)| a.checked_sub(b)).map(|ns| ns as f64 / 1e9),
             bytes_in: now.bytes_in.saturating_sub(old.bytes_in),
             bytes_out: now.bytes_out.saturating_sub(old.bytes_out),
-            latency_ns: now.latency_ns.ok().zip(old.latency_ns.ok()).map(|(a, b)| a.since(&b)),
+            latency_ns: latencies.map(|(now, old)| now.since(&old)),
         };
         let qps = delta.requests as f64 / seconds;
         self.window.push(delta, keep_s);
@@ -353,6 +362,14 @@ impl ServiceState {
             }
         }
     }
+}
+
+/// What a window tells, or the window's own gap.
+fn of<T>(
+    window: &Reading<RequestDelta>,
+    tells: impl FnOnce(&RequestDelta) -> Reading<T>,
+) -> Reading<T> {
+    window.as_ref().map_err(Clone::clone).and_then(tells)
 }
 
 fn no_experiment() -> Reading<f64> {

@@ -49,7 +49,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     pub(crate) fn observe(&mut self, time: Time, waits: &Reading<LogHistogram>) -> Reading<f64> {
-        let waits = waits.clone()?;
+        let waits = waits.as_ref().map_err(Clone::clone)?;
         let Some((then, before)) = self.last.replace((time, waits.clone())) else {
             return Err(Gap::not_yet("one sample so far"));
         };

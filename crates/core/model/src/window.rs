@@ -75,17 +75,11 @@ impl RequestDelta {
     /// Without latencies.
     pub fn tails(&self, slo_percentile: f64) -> Reading<Tails> {
         let h = self.latency_ns.as_ref().ok_or_else(|| Gap::not_yet("no latencies"))?;
-        let at = |p: f64| h.quantile(p).map(|ns| ns / 1e9);
-        let missing = || Gap::not_yet("no requests in this window");
-        Ok(Tails {
-            requests: self.requests,
-            window_s: self.seconds,
-            p50_s: at(0.5).ok_or_else(missing)?,
-            p95_s: at(0.95).ok_or_else(missing)?,
-            p99_s: at(0.99).ok_or_else(missing)?,
-            p999_s: at(0.999).ok_or_else(missing)?,
-            slo_s: at(slo_percentile).ok_or_else(missing)?,
-        })
+        let ns = h.quantiles([0.5, 0.95, 0.99, 0.999, slo_percentile]);
+        let ns = ns.ok_or_else(|| Gap::not_yet("no requests in this window"))?;
+        let [p50_s, p95_s, p99_s, p999_s, slo_s] = ns.map(|ns| ns / 1e9);
+        let (requests, window_s) = (self.requests, self.seconds);
+        Ok(Tails { requests, window_s, p50_s, p95_s, p99_s, p999_s, slo_s })
     }
 }
 

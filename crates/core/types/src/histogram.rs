@@ -124,35 +124,42 @@ impl LogHistogram {
     /// shrank (the counter was made anew) counts from zero.
     #[must_use]
     pub fn since(&self, earlier: &LogHistogram) -> LogHistogram {
-        let before = earlier.counts.iter().chain(std::iter::repeat(&0));
-        let diff: Vec<u64> = self
-            .counts
-            .iter()
-            .zip(before)
-            .map(|(now, before)| if now >= before { now - before } else { *now })
-            .collect();
-        Self::from_counts(&diff)
+        let mut counts = self.counts.clone();
+        for (now, before) in counts.iter_mut().zip(&earlier.counts) {
+            *now = now.checked_sub(*before).unwrap_or(*now);
+        }
+        let used = counts.iter().rposition(|&c| c > 0).map_or(0, |last| last + 1);
+        counts.truncate(used);
+        Self { counts }
     }
 
     /// The value below which the share `p` (0..1) of all values lies, interpolated within its
     /// slot; none if there are no values.
     #[must_use]
     pub fn quantile(&self, p: f64) -> Option<f64> {
+        self.quantiles([p]).map(|[value]| value)
+    }
+
+    /// The same for several shares; none if there are no values.
+    #[must_use]
+    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> Option<[f64; N]> {
         let total = self.count();
-        if total == 0 {
-            return None;
-        }
+        (total > 0).then(|| shares.map(|p| self.quantile_of(total, p)))
+    }
+
+    /// The quantile of so many values, at least one.
+    fn quantile_of(&self, total: u64, p: f64) -> f64 {
         let wanted = (total as f64 * p.clamp(0.0, 1.0)).max(1.0);
         let mut below = 0.0;
         for (slot, &count) in self.counts.iter().enumerate().filter(|(_, c)| **c > 0) {
             if below + count as f64 >= wanted {
                 let low = Self::lower_bound(slot) as f64;
                 let high = Self::lower_bound(slot + 1) as f64;
-                return Some(low + (wanted - below) / count as f64 * (high - low));
+                return low + (wanted - below) / count as f64 * (high - low);
             }
             below += count as f64;
         }
-        Some(Self::lower_bound(self.counts.len()) as f64)
+        Self::lower_bound(self.counts.len()) as f64
     }
 }
 

@@ -19,6 +19,7 @@
 //! its own deadline and needs nobody to stop it.
 
 mod affinity;
+mod bursts;
 mod chase;
 mod child;
 mod dial;
@@ -28,6 +29,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hugepages;
+mod in_place;
 mod intensity;
 mod jobs;
 mod kernel;
@@ -35,6 +37,7 @@ mod meter;
 mod netns;
 mod options;
 mod polluter;
+mod prime_probe;
 mod region;
 mod report;
 mod reporter;
@@ -46,15 +49,18 @@ mod tlb;
 mod worker;
 
 pub use affinity::{allowed as allowed_cpus, bind_all, bind_process};
+pub use bursts::{BusBurst, BusBursts, lock_bus_in_bursts};
 pub use chase::Chase;
 pub use child::{Bound, Ended, spawn_bound};
 pub use duty::{Duty, Step};
 pub use error::PressureError;
 pub use hugepages::HugePages;
+pub use in_place::InPlace;
 pub use intensity::{Intensity, Plan};
 pub use meter::{FeedReader, FeedReading};
 pub use options::{Idle, NetworkOptions, Options, PageSize, StorageOptions};
 pub use polluter::{Armed, Running, arm, run};
+pub use prime_probe::{Look, PrimeProbe};
 pub use region::keep_memory_in;
 pub use report::{End, Progress, Report, ThreadReport, Timing};
 pub use reporter::{Pace, Reporter, ReporterSizes};

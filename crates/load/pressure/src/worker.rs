@@ -167,7 +167,7 @@ fn idle(orders: &Orders, start: Instant, until: Duration) {
 }
 
 /// CPU time of the calling thread.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     let (seconds, nanos) = (u64::try_from(used.tv_sec), u32::try_from(used.tv_nsec));
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))

@@ -138,7 +138,7 @@ fn the_footprint_of_a_capacity_kernel_is_its_intensity() {
         (Resource::L2Capacity, 1 << 20),
         (Resource::L1Data, 32 << 10),
         (Resource::L1Instruction, 32 << 10),
-        (Resource::Tlb, 1152 * 4096),
+        (Resource::Tlb, 1056 * 4096),
     ] {
         let mut options = options(resource);
         for percent in [25, 50, 100] {

@@ -50,5 +50,5 @@ pub use repeat::{LoadOptions, RepeatRule, run};
 pub use report::{GeneratorReport, LOAD_SCHEMA, LoadReport, RunReport, TailInterval};
 pub use server::{ServeOptions, Server, ServerLaunch, ServerProcess, ServerReport, serve_command};
 pub use slo::{SloPlan, SloReport, find_slo};
-pub use stats::{Interval, Latencies, LatencySummary, interval, nearest_rank};
+pub use stats::{Interval, Latencies, LatencySummary, interval, nearest_rank, student_95};
 pub use window::{Window, WindowRule};

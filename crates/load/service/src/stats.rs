@@ -112,6 +112,16 @@ const STUDENT: [f64; 20] = [
 ];
 const STUDENT_FAR: f64 = 1.96;
 
+/// Half the width of a 95 % interval in standard errors: the two-sided quantile of Student's t with
+/// so many degrees of freedom; infinite with none.
+#[must_use]
+pub fn student_95(freedom: usize) -> f64 {
+    let Some(place) = freedom.checked_sub(1) else { return f64::INFINITY };
+    // Beyond the table the quantile falls about like this towards the normal one (error < 0.1 %).
+    let far = STUDENT_FAR + 2.4 / freedom as f64;
+    STUDENT.get(place).copied().unwrap_or(far)
+}
+
 /// The interval of the mean of repeated measurements; none of fewer than two.
 #[must_use]
 pub fn interval(values_ms: &[f64]) -> Option<Interval> {
@@ -119,10 +129,7 @@ pub fn interval(values_ms: &[f64]) -> Option<Interval> {
     let freedom = values_ms.len().checked_sub(1).filter(|&f| f > 0)?;
     let mean = values_ms.iter().sum::<f64>() / n;
     let variance = values_ms.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / freedom as f64;
-    // Beyond the table the quantile falls about like this towards the normal one (error < 0.1 %).
-    let far = STUDENT_FAR + 2.4 / freedom as f64;
-    let t = STUDENT.get(freedom - 1).copied().unwrap_or(far);
-    let half = t * (variance / n).sqrt();
+    let half = student_95(freedom) * (variance / n).sqrt();
     let frac = if mean > 0.0 { half / mean } else { f64::INFINITY };
     Some(Interval { mean_ms: mean, half_width_ms: half, half_width_frac: frac })
 }

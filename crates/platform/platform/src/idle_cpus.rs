@@ -10,30 +10,40 @@ const IDLE_FRAC: f64 = 0.1;
 /// Shorter intervals say nothing: the kernel counts in ticks of 10 ms.
 const LEAST: Duration = Duration::from_millis(100);
 
+/// When CPUs were looked at, and for how many nanoseconds each had been busy.
+type Look = (Time, Vec<(u32, u64)>);
+
 /// Follows how busy each CPU is, and finds one that is not.
 #[derive(Clone, Debug, Default)]
 pub struct IdleCpus {
-    seen: Option<(Time, BTreeMap<u32, u64>)>,
-    busy_frac: BTreeMap<u32, f64>,
+    seen: Option<Look>,
+    /// The look before. Shares are worked out only when a CPU is chosen, which is seldom.
+    before: Option<Look>,
     last: Option<u32>,
 }
 
 impl IdleCpus {
     /// Takes in the time, in nanoseconds since boot, for which each CPU was busy, stolen time
     /// among it.
-    pub fn see(&mut self, now: Time, busy_ns: BTreeMap<u32, u64>) {
-        if let Some((then, before)) = &self.seen {
-            let span = now.since(*then);
-            if span < LEAST {
-                return;
-            }
-            let frac = |(cpu, ns): (&u32, &u64)| {
-                let grown = ns.saturating_sub(*before.get(cpu)?);
-                Some((*cpu, grown as f64 / span.as_nanos() as f64))
-            };
-            self.busy_frac = busy_ns.iter().filter_map(frac).collect();
+    pub fn see(&mut self, now: Time, busy_ns: impl IntoIterator<Item = (u32, u64)>) {
+        if self.seen.as_ref().is_some_and(|(then, _)| now.since(*then) < LEAST) {
+            return;
         }
-        self.seen = Some((now, busy_ns));
+        self.before = self.seen.replace((now, busy_ns.into_iter().collect()));
+    }
+
+    /// The share of the last interval for which each CPU was busy; empty before there was one.
+    fn busy_frac(&self) -> BTreeMap<u32, f64> {
+        let (Some((then, before)), Some((now, busy))) = (&self.before, &self.seen) else {
+            return BTreeMap::new();
+        };
+        let span_ns = now.since(*then).as_nanos() as f64;
+        let before: BTreeMap<u32, u64> = before.iter().copied().collect();
+        let frac = |(cpu, ns): &(u32, u64)| {
+            let grown = ns.saturating_sub(*before.get(cpu)?);
+            Some((*cpu, grown as f64 / span_ns))
+        };
+        busy.iter().filter_map(frac).collect()
     }
 
     /// A CPU that was idle in the last interval, among those `within` and not those `not_on`: the
@@ -48,18 +58,19 @@ impl IdleCpus {
         within: &CpuSet,
         not_on: &CpuSet,
     ) -> Result<u32, String> {
-        if self.busy_frac.is_empty() {
+        let busy_frac = self.busy_frac();
+        if busy_frac.is_empty() {
             return Err("it is not known yet which CPUs are idle".into());
         }
         let may = |cpu: u32| within.contains(cpu) && !not_on.contains(cpu);
-        let idle = |cpu: u32| self.busy_frac.get(&cpu).is_some_and(|frac| *frac < IDLE_FRAC);
+        let idle = |cpu: u32| busy_frac.get(&cpu).is_some_and(|frac| *frac < IDLE_FRAC);
         if let Some(last) = self.last.filter(|cpu| may(*cpu) && idle(*cpu)) {
             return Ok(last);
         }
         let core = |cpu: u32| -> f64 {
-            topology.siblings(cpu).iter().filter_map(|sibling| self.busy_frac.get(&sibling)).sum()
+            topology.siblings(cpu).iter().filter_map(|sibling| busy_frac.get(&sibling)).sum()
         };
-        let candidates = self.busy_frac.keys().copied().filter(|cpu| may(*cpu) && idle(*cpu));
+        let candidates = busy_frac.keys().copied().filter(|cpu| may(*cpu) && idle(*cpu));
         let best = candidates.min_by(|a, b| core(*a).total_cmp(&core(*b)));
         self.last = best;
         best.ok_or_else(|| "no CPU is idle".into())
@@ -86,10 +97,10 @@ mod tests {
         let at = |ms: u64| Time(ms * 1_000_000);
         let total = |ms: u64| ms * 1_000_000;
         let before = idle.seen.clone().map(|(_, busy)| busy);
-        let before = before.unwrap_or_else(|| (0..4).map(|cpu| (cpu, 0)).collect());
+        let before: Vec<_> = before.unwrap_or_else(|| (0..4).map(|cpu| (cpu, 0)).collect());
         idle.see(at(from_ms), before.clone());
         let now = before.into_iter().map(|(cpu, ns)| (cpu, ns + total(busy_ms[cpu as usize])));
-        idle.see(at(from_ms + 250), now.collect());
+        idle.see(at(from_ms + 250), now);
     }
 
     #[test]
@@ -119,7 +130,7 @@ mod tests {
     fn intervals_too_short_to_be_counted_change_nothing() {
         let (mut idle, topology) = (IdleCpus::default(), topology());
         after(&mut idle, 0, [0, 200, 200, 200]);
-        let busy = (0..4).map(|cpu| (cpu, 1_000_000_000)).collect();
+        let busy = (0..4).map(|cpu| (cpu, 1_000_000_000));
         idle.see(Time(260_000_000), busy);
         assert_eq!(idle.choose(&topology, &set("0-3"), &CpuSet::new()), Ok(0));
     }

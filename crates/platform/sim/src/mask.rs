@@ -27,8 +27,16 @@ impl Mask {
         Mask(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    /// How many there are; beyond `most` it is not counted on.
+    pub(crate) fn len_up_to(&self, most: usize) -> usize {
+        let mut len = 0;
+        for word in self.0 {
+            if len >= most {
+                break;
+            }
+            len += word.count_ones() as usize;
+        }
+        len.min(most)
     }
 
     pub(crate) fn first(&self) -> Option<usize> {
@@ -37,13 +45,15 @@ impl Mask {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().flat_map(|(i, word)| {
-            let mut left = *word;
-            std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
-                left &= left - 1;
-                Some(i * 64 + bit)
-            })
+        let (mut words, mut at) = (self.0, 0);
+        std::iter::from_fn(move || {
+            while words.get(at) == Some(&0) {
+                at += 1;
+            }
+            let word = words.get_mut(at)?;
+            let bit = word.trailing_zeros() as usize;
+            *word &= *word - 1;
+            Some(at * 64 + bit)
         })
     }
 }
@@ -73,7 +83,8 @@ mod tests {
         assert_eq!(mask.iter().collect::<Vec<_>>(), [0, 63, 64, 65, 319]);
         mask.remove(0);
         assert_eq!(mask.first(), Some(63));
-        assert!(mask.contains(319) && !mask.contains(0) && mask.len() == 4);
+        assert!(mask.contains(319) && !mask.contains(0) && mask.len_up_to(9) == 4);
+        assert_eq!([0, 1, 4].map(|most| mask.len_up_to(most)), [0, 1, 4]);
         assert_eq!(mask.and(&[64usize, 2].into_iter().collect()).first(), Some(64));
         assert_eq!(Mask::default().first(), None);
     }

@@ -58,18 +58,36 @@ impl Stream {
         }
     }
 
-    /// Log-normal with this mean and coefficient of variation; the mean itself at 0.
-    pub(crate) fn log_normal(&mut self, mean: f64, variation: f64) -> f64 {
-        if variation <= 0.0 {
-            return mean;
+    /// One draw.
+    pub(crate) fn log_normal(&mut self, of: &LogNormal) -> f64 {
+        match of.logarithm {
+            Some((deviation, shift)) => of.mean * libm::exp(self.normal() * deviation - shift),
+            None => of.mean,
         }
-        let variance = libm::log(1.0 + variation * variation);
-        mean * libm::exp(self.normal() * libm::sqrt(variance) - variance / 2.0)
     }
 
     /// A factor around 1 with this standard deviation, never negative.
     pub(crate) fn noise(&mut self, deviation: f64) -> f64 {
         if deviation <= 0.0 { 1.0 } else { (1.0 + deviation * self.normal()).max(0.0) }
+    }
+}
+
+/// A log-normal distribution, with what all draws share worked out once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogNormal {
+    mean: f64,
+    /// Of the logarithm: its standard deviation and half its variance; none where nothing varies.
+    logarithm: Option<(f64, f64)>,
+}
+
+impl LogNormal {
+    /// With this mean and coefficient of variation; always the mean at 0.
+    pub(crate) fn new(mean: f64, variation: f64) -> Self {
+        let logarithm = (variation > 0.0).then(|| {
+            let variance = libm::log(1.0 + variation * variation);
+            (libm::sqrt(variance), variance / 2.0)
+        });
+        Self { mean, logarithm }
     }
 }
 
@@ -111,7 +129,8 @@ mod tests {
     fn means_and_variations_are_those_asked_for() {
         let mut stream = Stream::new(7, 0);
         let n = 40_000;
-        let values: Vec<f64> = (0..n).map(|_| stream.log_normal(3.0, 0.5)).collect();
+        let sizes = LogNormal::new(3.0, 0.5);
+        let values: Vec<f64> = (0..n).map(|_| stream.log_normal(&sizes)).collect();
         let mean = values.iter().sum::<f64>() / f64::from(n);
         let var = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / f64::from(n);
         assert!((mean - 3.0).abs() < 0.05, "{mean}");

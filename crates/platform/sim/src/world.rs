@@ -7,6 +7,7 @@
 //! Times are nanoseconds; speeds are instructions per nanosecond.
 
 mod agenda;
+mod cost;
 mod group;
 mod heat;
 mod lock_limit;
@@ -22,6 +23,7 @@ mod steal;
 mod tick;
 
 use agenda::Agenda;
+use cost::Cell;
 pub(crate) use group::{Group, Quota};
 pub(crate) use service::Service;
 
@@ -120,6 +122,8 @@ pub(crate) struct CpuState {
 pub(crate) struct Work {
     pub(crate) group: usize,
     pub(crate) program: Program,
+    /// By phase.
+    access: Vec<cost::AccessCost>,
     phase: usize,
     pub(crate) alive: bool,
     pub(crate) threads: Vec<usize>,
@@ -133,31 +137,6 @@ pub(crate) struct Work {
     meeting: usize,
 }
 
-/// One program on one LLC domain: how it runs there, and what it did since the last tick.
-#[derive(Clone, Debug, Default)]
-struct Cell {
-    work: usize,
-    domain: usize,
-    /// The state of the hardware for which its costs hold; older ones are worked out when needed.
-    priced: u64,
-    /// Nanoseconds per instruction at the last look, one cycle counted as one.
-    before: f64,
-    /// Core cycles per instruction.
-    cycles: f64,
-    /// Nanoseconds per instruction spent waiting for memory.
-    waiting_ns: f64,
-    mpki: f64,
-    /// Nanoseconds per instruction that it would wait for idle memory at home.
-    home_wait_ns: f64,
-    /// Bytes brought in since the last tick.
-    bytes: f64,
-    ran_ns: f64,
-    /// Run time weighted with the speed of cores and siblings.
-    effective_ns: f64,
-    ghz_ns: f64,
-    instructions: f64,
-}
-
 /// Everything that moves.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -168,10 +147,7 @@ pub(crate) struct World {
     pub(crate) works: Vec<Work>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) cpus: Vec<CpuState>,
-    /// By CPU: power units times nanoseconds since the last tick.
-    heat: Vec<f64>,
-    /// By CPU: power of its thread alone, smoothed over the time constant of heat, in watts.
-    warmth_w: Vec<f64>,
+    heat: heat::Heat,
     pub(crate) services: Vec<Service>,
     pub(crate) links: Vec<LinkState>,
     pub(crate) sockets: Vec<SocketState>,
@@ -190,6 +166,8 @@ pub(crate) struct World {
     node_queue: Vec<f64>,
     link_load: Vec<f64>,
     server_blocked: Vec<f64>,
+    /// The share of time in which bus locks leave memory open, by domain.
+    open: Vec<f64>,
     /// The share of the locks that programs would make for which a server's bus has time.
     lock_room: Vec<f64>,
     lock_limit: Option<lock_limit::LockLimit>,
@@ -249,8 +227,7 @@ impl World {
             works: Vec::new(),
             threads: Vec::new(),
             cpus: vec![CpuState { cap_khz: top, duty: 1.0, ..CpuState::default() }; cpus],
-            heat: vec![0.0; cpus],
-            warmth_w: vec![0.0; cpus],
+            heat: heat::Heat::new(cpus),
             services: Vec::new(),
             links: scene.links.iter().map(link).collect(),
             sockets: vec![SocketState::new(&machine.clock, &machine.power); sockets],
@@ -264,6 +241,7 @@ impl World {
             node_queue: vec![0.0; machine.nodes()],
             link_load: vec![0.0; sockets],
             server_blocked: vec![0.0; machine.servers as usize],
+            open: vec![1.0; machine.domains()],
             lock_room: vec![1.0; machine.servers as usize],
             lock_limit: machine.bus_lock_limit.map(lock_limit::LockLimit::new),
             socket_units: vec![0.0; sockets],

@@ -7,20 +7,25 @@
 //! | search | the `search` service on one CPU under open-loop load, pressure on the other | a service of the program `search` |
 //! | cpu.max | an integer loop in a control group under steps of `cpu.max` | the program `integer` under the same quotas |
 //! | HTB | bulk senders between two network namespaces under ceilings | the program `iperf` under the same |
+//! | guard | `search` beside a mix of batch under control laws, as `quell bench guard` runs it | service, batch and generator under the same laws, the loop of `quell guard` |
 //!
 //! The preset knows of this machine what it was fitted on: chases and streams at full pressure. Of
-//! the service it is told how long a request takes alone and how much that varies; how much slower
-//! it becomes is the preset's own word. All parts are run in interleaved rounds; printed are medians
-//! and quartiles.
+//! the service it is told how long a request takes alone and how much that varies, and under guard
+//! how much CPU time its clients take; how much slower it becomes, what a law makes of it and what
+//! batch gets done are the preset's own word. All parts are run in interleaved rounds; printed are
+//! medians and quartiles.
 
 mod chase;
 mod egress;
+mod guard;
+mod guarded;
 mod pressure;
 mod quota;
 mod report;
 mod search;
+mod shown;
 
-pub use report::{BESIDE_SCHEMA, BesideReport, BesideRow, Part, SearchAlone};
+pub use report::{BESIDE_SCHEMA, BesideReport, BesideRow, GuardLoad, GuardTold, Part, SearchAlone};
 
 use crate::machine::Seats;
 use crate::ui::Interrupt;
@@ -85,6 +90,11 @@ pub fn beside_real(
                 report.search_alone = Some(alone);
                 rows
             }
+            Part::Guard => {
+                let (told, rows) = guard::run(&ground)?;
+                report.guard_told = Some(told);
+                rows
+            }
         };
         report.rows.extend(rows);
     }
@@ -97,11 +107,14 @@ pub fn beside_again(mut report: BesideReport) -> BesideReport {
     report.preset = PRESET.into();
     let twin = Twin::new(VM2_XEON, report.l2_bytes as f64, report.llc_bytes as f64);
     let alone = report.search_alone;
+    let told = report.guard_told.as_ref();
+    let guarded = told.map(|told| guard::simulated(&twin, told)).unwrap_or_default();
     report.with(&mut |row| match row.part {
         Part::Chase => chase::simulated(&twin, &row.what),
         Part::Search => search::simulated(&twin, alone?, &row.what),
         Part::Quota => quota::simulated(&row.what),
         Part::Egress => egress::simulated(&row.what),
+        Part::Guard => guarded.get(&row.what).copied(),
     })
 }
 
@@ -117,6 +130,7 @@ impl Ground<'_> {
             llc_bytes: llc.map_or(0, |cache| cache.size_bytes),
             rounds: self.options.rounds,
             search_alone: None,
+            guard_told: None,
             rows: Vec::new(),
             held: 0,
             judged: 0,

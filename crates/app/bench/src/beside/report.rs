@@ -24,6 +24,8 @@ pub enum Part {
     Quota,
     /// Bulk senders under an HTB ceiling.
     Egress,
+    /// The service `search` beside batch under control laws.
+    Guard,
 }
 
 /// One figure.
@@ -45,7 +47,7 @@ pub struct BesideRow {
     pub real_high: f64,
     /// In the preset; null if it could not be played.
     pub simulated: Option<f64>,
-    /// Simulated over real, less 1.
+    /// Simulated over real, less 1; 0 where they are the same, also where both are 0.
     pub difference_frac: Option<f64>,
     /// Whether the difference is within the wanted 0.2.
     pub within: bool,
@@ -60,6 +62,41 @@ pub struct SearchAlone {
     pub work_s: f64,
     /// Coefficient of variation of that.
     pub variation: f64,
+}
+
+/// What the preset is told of part `guard`: how the service is alone, what was asked of it and for
+/// how long. It is told nothing of what happened under any law.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GuardTold {
+    /// The highest rate that the service sustained alone, in requests/s.
+    pub peak_qps: f64,
+    /// Its objective in milliseconds.
+    pub slo_ms: f64,
+    /// The percentile of the objective: 50, 95 or 99.
+    pub slo_percentile: f64,
+    /// Its workers, one a CPU.
+    pub workers: u32,
+    /// Coefficient of variation of a request's work.
+    pub variation: f64,
+    /// How long a law that does not adapt was given before it was measured, in seconds.
+    pub settle_s: f64,
+    /// How long one that adapts was given.
+    pub adapt_s: f64,
+    /// How long a law was measured in a round, in seconds; the median.
+    pub measured_s: f64,
+    /// The service alone, at each load.
+    pub loads: Vec<GuardLoad>,
+}
+
+/// The service alone at one load; medians over rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GuardLoad {
+    /// As a share of the peak.
+    pub load_frac: f64,
+    /// CPU time of a request in seconds, that of the network included.
+    pub work_s: f64,
+    /// CPU time of the load generator, in CPUs.
+    pub generator_cpus: f64,
 }
 
 /// All figures.
@@ -79,6 +116,9 @@ pub struct BesideReport {
     pub rounds: u32,
     /// What the preset was told of the service; null if that part was not run.
     pub search_alone: Option<SearchAlone>,
+    /// What the preset was told of the guarded service; null if that part was not run.
+    #[serde(default)]
+    pub guard_told: Option<GuardTold>,
     /// The figures.
     pub rows: Vec<BesideRow>,
     /// Of those that the preset was not fitted on, within the wanted difference.
@@ -137,10 +177,14 @@ impl Rows {
 impl BesideRow {
     fn simulated(self, simulated: Option<f64>) -> Self {
         let simulated = simulated.filter(|value| value.is_finite());
-        let difference = simulated.map(|s| s / self.real - 1.0).filter(|d| d.is_finite());
+        let difference = simulated.map(|s| difference(self.real, s)).filter(|d| d.is_finite());
         let within = difference.is_some_and(|d| d.abs() <= WANTED);
         Self { simulated, difference_frac: difference, within, ..self }
     }
+}
+
+fn difference(real: f64, simulated: f64) -> f64 {
+    if real == simulated { 0.0 } else { simulated / real - 1.0 }
 }
 
 impl BesideReport {
@@ -207,7 +251,7 @@ fn verdict(row: &BesideRow) -> &'static str {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Chase, Part::Search, Part::Quota, Part::Egress];
+    pub const ALL: [Part; 5] = [Part::Chase, Part::Search, Part::Quota, Part::Egress, Part::Guard];
 
     /// As on the command line.
     #[must_use]
@@ -217,6 +261,7 @@ impl Part {
             Part::Search => "search",
             Part::Quota => "quota",
             Part::Egress => "egress",
+            Part::Guard => "guard",
         }
     }
 }
@@ -257,6 +302,7 @@ mod tests {
             llc_bytes: 2,
             rounds: 4,
             search_alone: None,
+            guard_told: None,
             rows: rows.of(Part::Chase),
             held: 0,
             judged: 0,
@@ -271,6 +317,22 @@ mod tests {
         assert!((report.rows[0].difference_frac.unwrap() - 0.15).abs() < 1e-9);
         assert!(!report.rows[2].within, "what could not be played is not right");
         assert!(report.table().to_text().contains("1 of 2 figures"));
+    }
+
+    #[test]
+    fn nothing_on_both_sides_is_no_difference() {
+        assert_eq!(difference(0.0, 0.0), 0.0);
+        assert!(!difference(0.0, 0.1).is_finite());
+        assert!((difference(2.0, 1.0) + 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_report_from_before_there_was_a_part_is_still_read() {
+        let old = include_str!("../../../../../docs/experiments/beside-vm2.json");
+        let mut old: serde_json::Value = serde_json::from_str(old).unwrap();
+        old.as_object_mut().unwrap().remove("guard_told");
+        let report: BesideReport = serde_json::from_value(old).unwrap();
+        assert!(report.guard_told.is_none() && !report.rows.is_empty());
     }
 
     #[test]

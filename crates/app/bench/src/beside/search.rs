@@ -37,11 +37,9 @@ const WORK: &str = "mean work of a request";
 const TAIL: &str = "p95";
 
 pub(super) fn run(ground: &Ground<'_>) -> anyhow::Result<(SearchAlone, Vec<BesideRow>)> {
-    let spec = ServiceSpec::Search(SearchParams::default());
-    let bench = Bench::open(&Target::Integrated { spec, threads: 1 }, None)?;
+    let bench = open()?;
     let pressure = ground.pressure()?;
-    let feeler = load(ground, &bench, FEELER_QPS, FEELER_S)?;
-    let alone = alone_of(&feeler)?;
+    let alone = feel(ground, &bench)?;
     let mut rows = Rows::default();
     ground.rounds(&mut rows, |rows| {
         for share in LOADS {
@@ -60,6 +58,20 @@ pub(super) fn run(ground: &Ground<'_>) -> anyhow::Result<(SearchAlone, Vec<Besid
         Ok(())
     })?;
     Ok((alone, rows.of(Part::Search)))
+}
+
+/// How a request works when nothing else runs.
+pub(super) fn alone(ground: &Ground<'_>) -> anyhow::Result<SearchAlone> {
+    feel(ground, &open()?)
+}
+
+fn open() -> anyhow::Result<Bench> {
+    let spec = ServiceSpec::Search(SearchParams::default());
+    Ok(Bench::open(&Target::Integrated { spec, threads: 1 }, None)?)
+}
+
+fn feel(ground: &Ground<'_>, bench: &Bench) -> anyhow::Result<SearchAlone> {
+    alone_of(&load(ground, bench, FEELER_QPS, FEELER_S)?)
 }
 
 fn words(what: &str, share: f64, neighbour: Neighbour) -> String {

@@ -37,6 +37,9 @@ pub(crate) struct Schedule {
     /// Everything after the cells.
     after_s: f64,
     adaptive_share: f64,
+    cells_in_round: usize,
+    /// Batch alone, once a round.
+    alone_round_s: f64,
 }
 
 /// How many slices of a window's length are joined to one at a low rate: whatever the load, a cell
@@ -70,12 +73,15 @@ pub(crate) fn cells(options: &GuardOptions) -> Vec<(f64, Contender, Mix)> {
 impl Schedule {
     pub(crate) fn plan(options: &GuardOptions) -> Self {
         let mut schedule = match options.size {
-            Size::Total { seconds } => Self::demo(options, seconds),
+            Size::Total { seconds, rounds } => Self::demo(options, seconds, rounds),
             Size::Windows { windows, rounds } => Self::bench(options, windows, rounds),
         };
         let cells = cells(options);
         let adaptive = cells.iter().filter(|(_, law, _)| law.adapts()).count();
         schedule.adaptive_share = adaptive as f64 / cells.len().max(1) as f64;
+        schedule.cells_in_round = cells.len().max(1);
+        schedule.alone_round_s =
+            options.polluters.len() as f64 * (schedule.alone_s + 1.0 + OVERHEAD_S);
         let crowd = if options.crowd { schedule.adapt_s + schedule.crowd_s + 2.0 } else { 0.0 };
         let network = if options.network {
             3.0 * (schedule.network_s + schedule.settle_s + 3.0)
@@ -91,8 +97,10 @@ impl Schedule {
         schedule
     }
 
-    fn demo(options: &GuardOptions, seconds: f64) -> Self {
-        let f = (seconds / WHOLE_DEMO_S).clamp(0.05, 1.5);
+    fn demo(options: &GuardOptions, seconds: f64, rounds: u32) -> Self {
+        // More rounds are more of the same: nothing in them becomes longer.
+        let most = if rounds > 1 { 1.0 } else { 1.5 };
+        let f = (seconds / WHOLE_DEMO_S).clamp(0.05, most);
         Self {
             peak: PeakPlan {
                 probe_s: (1.0 * f).max(0.4),
@@ -113,11 +121,13 @@ impl Schedule {
             sweep_s: (2.0 * f).max(0.5),
             crowd_s: (7.0 * f).max(2.0),
             network_s: (4.0 * f).max(1.0),
-            rounds: 1,
+            rounds,
             cell_s: None,
             budget_s: seconds,
             after_s: 0.0,
             adaptive_share: 0.0,
+            cells_in_round: 1,
+            alone_round_s: 0.0,
         }
     }
 
@@ -138,15 +148,15 @@ impl Schedule {
             budget_s: 0.0,
             after_s: 0.0,
             adaptive_share: 0.0,
+            cells_in_round: 1,
+            alone_round_s: 0.0,
         }
     }
 
     fn before_s(&self, options: &GuardOptions) -> f64 {
         let peak = PROBES * (self.peak.probe_s + 0.5) + self.peak.confirm_s + 2.0;
         let slo = 2.0 * f64::from(self.slo.rounds) * (self.slo.seconds + self.settle_s);
-        let alone = f64::from(self.rounds)
-            * options.polluters.len() as f64
-            * (self.alone_s + 1.0 + OVERHEAD_S);
+        let alone = f64::from(self.rounds) * self.alone_round_s;
         let sweep = if options.laws.contains(&Contender::Static) {
             self.candidates.min(16) as f64 * (self.sweep_s + self.sweep_settle_s + OVERHEAD_S)
         } else {
@@ -185,7 +195,9 @@ impl Schedule {
         if let Some(cell_s) = self.cell_s {
             return cell_s * joined(qps, WindowRule::default());
         }
-        let left_s = self.budget_s - elapsed.as_secs_f64() - self.after_s;
+        let rounds_to_come = cells_left.saturating_sub(1) / self.cells_in_round;
+        let between_s = rounds_to_come as f64 * self.alone_round_s;
+        let left_s = self.budget_s - elapsed.as_secs_f64() - self.after_s - between_s;
         let share = left_s / cells_left.max(1) as f64 - self.around_s();
         // Whole windows, as far as they go, and never none.
         let least = if law.adapts() { 1.5 } else { 1.0 };
@@ -205,6 +217,48 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn options(size: Size) -> GuardOptions {
+        GuardOptions {
+            service: quell_service::ServiceSpec::Search(quell_service::SearchParams::default()),
+            loads: vec![0.3, 0.6],
+            laws: vec![Contender::Alone, Contender::None, Contender::OsOnly, Contender::Quell],
+            polluters: vec![Mix::Mix],
+            percentile: 95.0,
+            size,
+            network: false,
+            crowd: false,
+            seed: 1,
+            law_parameters: String::new(),
+            json: None,
+            report: None,
+            before_cell: None,
+            program: "quell".into(),
+        }
+    }
+
+    #[test]
+    fn rounds_share_a_budget_and_keep_within_it() {
+        let (seconds, rounds) = (205.0, 3);
+        let options = options(Size::Total { seconds, rounds });
+        let schedule = Schedule::plan(&options);
+        let cells = cells(&options);
+        let mut elapsed_s =
+            schedule.before_s(&options) - f64::from(rounds - 1) * schedule.alone_round_s;
+        let total = rounds as usize * cells.len();
+        for number in 0..total {
+            if number > 0 && number % cells.len() == 0 {
+                elapsed_s += schedule.alone_round_s;
+            }
+            let law = cells[number % cells.len()].1;
+            let elapsed = Duration::from_secs_f64(elapsed_s);
+            let measured_s = schedule.measured_s(elapsed, (law, 800.0), total - number);
+            assert!((2.0..8.0).contains(&measured_s), "{measured_s} s in cell {number}");
+            elapsed_s += measured_s + schedule.settle(law) + NEIGHBOUR_S + OVERHEAD_S;
+        }
+        let left_s = seconds - elapsed_s - schedule.after_s;
+        assert!((-4.0..8.0).contains(&left_s), "{left_s} s are left");
+    }
 
     #[test]
     fn a_cell_at_a_low_rate_lasts_longer_but_has_as_many_windows() {

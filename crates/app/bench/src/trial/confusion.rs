@@ -1,6 +1,6 @@
 //! Who was put there against what was said and done: the confusion matrix.
 
-use super::scores::Trial;
+use super::outcome::Trial;
 use quell_view::{Cell, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -182,14 +182,14 @@ impl Drop for Crowd {
     }
 }
 
-fn end(child: &mut Child) {
+pub(super) fn end(child: &mut Child) {
     // Our own child, not yet waited for: the number is still its group's.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
 }
 
 /// Work in its group, and where it tells how far it is.
-fn spawn(
+pub(super) fn spawn(
     program: &Path,
     member: &Member,
     group: &Group,
@@ -207,6 +207,9 @@ fn work(program: &Path, member: &Member, doors: &[PathBuf], feed: &Path) -> Comm
     command.args(["pressure", member.resource, "--idle", "sleep"]);
     command.args(["--threads", &member.threads.to_string()]);
     command.args(["--intensity", &member.intensity.to_string()]);
+    if let Some(slice) = member.slice {
+        command.args(["--slice", &slice.as_secs_f64().to_string()]);
+    }
     command.args(["--seconds", &BOUND_S.to_string()]);
     command.arg("--feed").arg(feed);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);

@@ -3,10 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
+use std::time::Duration;
 
-/// How much the culprit of a trial hurts, as a factor on the service's CPU time per request, on the
-/// p95 of its latency, or on what it answers, whichever is greatest.
+/// How much the culprit of a trial hurts, as a factor on the service's mean latency, on its CPU time
+/// per answer, or on what it answers in time, whichever is greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub enum Harm {
     /// There is no culprit.
@@ -25,15 +27,35 @@ impl Harm {
     const ALL: [(Harm, &'static str); 3] =
         [(Harm::None, "none"), (Harm::Little, "1.05..1.2"), (Harm::Much, "1.2..")];
 
+    /// Factors that are of this class; none if there is no culprit.
+    pub(super) fn bounds(self) -> Option<Range<f64>> {
+        match self {
+            Harm::None => None,
+            Harm::Little => Some(1.05..1.2),
+            Harm::Much => Some(1.2..f64::INFINITY),
+        }
+    }
+
     /// Why a trial with this harm does not count.
     pub(crate) fn refuses(self, harm: Option<f64>) -> Option<&'static str> {
-        let within = match (self, harm) {
-            (Harm::None, None) => true,
-            (Harm::Little, Some(harm)) => (1.05..1.2).contains(&harm),
-            (Harm::Much, Some(harm)) => harm >= 1.2,
+        let within = match (self.bounds(), harm) {
+            (None, None) => true,
+            (Some(bounds), Some(harm)) => bounds.contains(&harm),
             _ => false,
         };
         (!within).then_some("the harm was of another class")
+    }
+
+    /// Whether a harm of which this interval is known is surely of another class.
+    pub(super) fn excludes(self, (low, high): (f64, f64)) -> bool {
+        self.bounds().is_none_or(|bounds| high < bounds.start || low >= bounds.end)
+    }
+
+    /// Whether it is surely of this class, or surely of another.
+    pub(super) fn is_decided(self, interval: (f64, f64)) -> bool {
+        let within =
+            |bounds: Range<f64>| bounds.contains(&interval.0) && bounds.contains(&interval.1);
+        self.excludes(interval) || self.bounds().is_some_and(within)
     }
 }
 
@@ -89,16 +111,18 @@ impl FromStr for Taken {
 }
 
 /// Work of one group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Member {
     /// Its group's name.
     pub(crate) group: String,
     /// What `quell pressure` presses on.
     pub(crate) resource: &'static str,
-    /// How much.
-    pub(crate) intensity: u32,
+    /// How much, in percent.
+    pub(crate) intensity: f64,
     /// By how many threads.
     pub(crate) threads: u32,
+    /// Length of a slice of its duty cycle; none: as short as a sleep allows.
+    pub(crate) slice: Option<Duration>,
 }
 
 impl Member {
@@ -110,7 +134,7 @@ impl Member {
 }
 
 /// What runs in one trial.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Composition {
     /// All groups.
     pub(crate) members: Vec<Member>,
@@ -126,85 +150,73 @@ const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
 const GUILTY: [&str; 3] = ["llc-capacity", "memory-bandwidth", "llc-bandwidth"];
 
 /// How hard one works who takes the CPU and is to do little harm, in percent of a CPU for each of its
-/// threads: it works in turns of less than a millisecond and sleeps a millisecond between two. (At
-/// a low CPU weight turns would be rare, not short, and who comes in one waits for its end.) How
-/// much harm a duty does is the machine's and the other groups', so it follows the harm
-/// that was measured with Quell off: what Quell said of anybody has no part in it.
+/// threads: it works in turns of half a millisecond and sleeps between two, so that less of it is
+/// fewer turns, not shorter ones, and harm goes to nothing with it. (At a low CPU weight turns would
+/// be rare, not short, and who comes in one waits for its end. With turns a millisecond apart the
+/// wake-ups alone do harm.)
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LittleDuty(f64);
+pub(crate) struct Duty(f64);
 
-impl Default for LittleDuty {
-    fn default() -> Self {
-        Self(15.0)
-    }
-}
+impl Duty {
+    /// With more, turns are longer than 0.8 ms, since sleeps are of a millisecond at least.
+    pub(super) const MOST: f64 = 45.0;
+    pub(super) const LEAST: f64 = 0.5;
+    const TURN_S: f64 = 0.0005;
 
-impl LittleDuty {
-    /// With more, turns are longer than 0.8 ms.
-    const MOST: f64 = 45.0;
-    const LEAST: f64 = 1.0;
-    /// The harm that is aimed at, less 1: the middle of the class, in ln.
-    const WANTED: f64 = 0.12;
-    /// Near enough.
-    const WITHIN: std::ops::Range<f64> = 1.09..1.16;
-
-    /// Learns how much the last one did. Harm grows about as the square of the duty, so the duty is
-    /// turned by the root of what is wanted over what was, by a factor of two at most.
-    pub(crate) fn learn(&mut self, harm: Option<f64>) {
-        let Some(harm) = harm.filter(|harm| !Self::WITHIN.contains(harm)) else { return };
-        // Where no harm was seen it is small, not 0.
-        let excess = (harm - 1.0).max(0.25 * Self::WANTED);
-        let factor = (Self::WANTED / excess).sqrt().clamp(0.5, 2.0);
-        self.0 = (self.0 * factor).clamp(Self::LEAST, Self::MOST);
+    /// Kept within bounds, to a tenth of a percent.
+    pub(super) fn new(percent: f64) -> Self {
+        Self((10.0 * percent.clamp(Self::LEAST, Self::MOST)).round() / 10.0)
     }
 
-    /// Whether such a harm is near enough to what is wanted.
-    pub(crate) fn fits(harm: Option<f64>) -> bool {
-        harm.is_some_and(|harm| Self::WITHIN.contains(&harm))
+    pub(super) fn percent(self) -> f64 {
+        self.0
     }
 
-    /// As an intensity of `quell pressure`.
-    pub(crate) fn percent(self) -> u32 {
-        self.0.round() as u32
+    fn slice(self) -> Duration {
+        Duration::from_secs_f64(100.0 * Self::TURN_S / self.0)
     }
 }
 
 impl Composition {
     /// The composition of this number.
-    pub(crate) fn draw(
-        seed: u64,
-        number: u32,
-        (harm, taken): (Harm, Taken),
-        little: LittleDuty,
-    ) -> Self {
-        let mut dice = Dice(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    pub(crate) fn draw(seed: u64, number: u32, (harm, taken): (Harm, Taken)) -> Self {
+        let mut dice = Dice::new(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let culprit = (harm != Harm::None).then(|| dice.below(GROUPS.len() as u64) as usize);
         let member = |(index, group): (usize, &&str)| {
             let guilty = Some(index) == culprit;
             let kinds = if guilty && taken == Taken::Memory { &GUILTY } else { &INNOCENT };
             let resource = kinds[dice.below(kinds.len() as u64) as usize];
-            let intensity = match (guilty, harm) {
-                (false, _) => 10 + 5 * dice.below(11) as u32,
-                (true, Harm::Little) => match taken {
-                    Taken::Memory => 20 + 10 * dice.below(6) as u32,
-                    Taken::Cpu => little.percent(),
-                },
-                (true, _) => 100,
+            let intensity = match (guilty, harm, taken) {
+                (false, ..) => 10 + 5 * dice.below(11),
+                (true, Harm::Little, Taken::Memory) => 20 + 10 * dice.below(6),
+                (true, ..) => 100,
             };
             let threads = match (guilty, taken) {
                 (true, Taken::Cpu) => 2 + dice.below(3) as u32,
                 _ => 1,
             };
-            Member { group: (*group).to_owned(), resource, intensity, threads }
+            let (group, intensity) = ((*group).to_owned(), intensity as f64);
+            Member { group, resource, intensity, threads, slice: None }
         };
         Self { members: GROUPS.iter().enumerate().map(member).collect(), culprit }
     }
 
-    /// The culprit works as hard as this from now on.
-    pub(crate) fn turn_to(&mut self, duty: LittleDuty) {
+    /// Work that stays within a core.
+    pub(super) fn innocent(dice: &mut Dice) -> &'static str {
+        INNOCENT[dice.below(INNOCENT.len() as u64) as usize]
+    }
+
+    /// The culprit works as hard as this from now on, in short turns.
+    pub(crate) fn turn_to(&mut self, duty: Duty) {
         if let Some(culprit) = self.culprit {
             self.members[culprit].intensity = duty.percent();
+            self.members[culprit].slice = Some(duty.slice());
         }
+    }
+
+    /// Threads of the culprit; none if there is none.
+    pub(crate) fn culprit_threads(&self) -> Option<u32> {
+        self.culprit.map(|index| self.members[index].threads)
     }
 
     /// The culprit's name.
@@ -214,10 +226,20 @@ impl Composition {
 }
 
 /// SplitMix64.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// 0 to 1.
+    #[cfg(test)]
+    pub(super) fn share(&mut self) -> f64 {
+        self.below(1 << 32) as f64 / (1_u64 << 32) as f64
+    }
+
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -232,26 +254,23 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_and_every_group_comes_to_be_the_culprit() {
-        let usual = LittleDuty::default();
         let much = (Harm::Much, Taken::Memory);
-        let drawn = |seed, number| Composition::draw(seed, number, much, usual);
+        let drawn = |seed, number| Composition::draw(seed, number, much);
         assert_eq!(drawn(7, 3), drawn(7, 3));
         assert_ne!(drawn(7, 3), drawn(8, 3));
         for group in 0..GROUPS.len() {
             assert!((0..60).any(|number| drawn(1, number).culprit == Some(group)), "{group}");
         }
-        for member in (0..60).flat_map(|number| {
-            Composition::draw(1, number, (Harm::None, Taken::Cpu), usual).members
-        }) {
+        let none = (Harm::None, Taken::Cpu);
+        for member in (0..60).flat_map(|number| Composition::draw(1, number, none).members) {
             assert!(INNOCENT.contains(&member.resource), "{member:?}");
-            assert!((10..=60).contains(&member.intensity), "{member:?}");
+            assert!((10.0..=60.0).contains(&member.intensity), "{member:?}");
         }
     }
 
     #[test]
     fn who_takes_cpus_has_several_threads_and_everybody_else_one() {
-        let usual = LittleDuty::default();
-        let drawn = |number| Composition::draw(2, number, (Harm::Much, Taken::Cpu), usual);
+        let drawn = |number| Composition::draw(2, number, (Harm::Much, Taken::Cpu));
         let mut counts = std::collections::BTreeSet::new();
         for composition in (0..60).map(drawn) {
             let culprit = composition.culprit.unwrap();
@@ -262,68 +281,31 @@ mod tests {
             counts.insert(composition.members[culprit].threads);
         }
         assert_eq!(counts.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
-        let little = Composition::draw(2, 0, (Harm::Little, Taken::Cpu), usual);
-        let culprit = &little.members[little.culprit.unwrap()];
-        assert_eq!(culprit.intensity, 15);
-        assert!(culprit.in_words().contains(" 15 x "), "{}", culprit.in_words());
-        let much = Composition::draw(2, 0, (Harm::Much, Taken::Cpu), usual);
-        assert_eq!(much.members[much.culprit.unwrap()].intensity, 100);
+        let much = drawn(0);
+        assert_eq!(much.members[much.culprit.unwrap()].intensity, 100.0);
         assert_eq!("cpu".parse::<Taken>().unwrap().to_string(), "cpu");
         assert!("disk".parse::<Taken>().unwrap_err().contains("memory, cpu"));
     }
 
     #[test]
-    fn who_is_to_do_little_harm_works_more_where_it_did_none_and_less_where_it_did_much() {
-        let mut duty = LittleDuty::default();
-        for near in [Some(1.12), Some(1.1), None] {
-            duty.learn(near);
-            assert_eq!(duty.percent(), 15, "{near:?}");
-        }
-        duty.learn(Some(1.0));
-        assert_eq!(duty.percent(), 30, "no more than twice as much at a time");
-        duty.learn(Some(1.48));
-        assert_eq!(duty.percent(), 15, "half for four times as much");
-        (0..50).for_each(|_| duty.learn(Some(3.0)));
-        assert_eq!(duty.percent(), 1);
-        (0..50).for_each(|_| duty.learn(Some(0.9)));
-        assert_eq!(duty.percent(), 45, "turns stay below a millisecond");
-    }
-
-    /// Harm of a queue that is as long as its load over what is idle, besides what others do.
-    fn harm_of(duty: LittleDuty, threads: f64, idle_cpus: f64) -> f64 {
-        let taken = threads * f64::from(duty.percent()) / 100.0;
-        1.0 + taken * taken / (idle_cpus - taken).max(0.05)
-    }
-
-    #[test]
-    fn three_looks_find_the_duty_of_little_harm_beside_whatever_groups() {
-        for threads in [2.0, 3.0, 4.0] {
-            for idle_cpus in [0.2, 0.5, 0.9, 1.3] {
-                let mut duty = LittleDuty::default();
-                for _ in 0..3 {
-                    duty.learn(Some(harm_of(duty, threads, idle_cpus)));
-                }
-                let harm = harm_of(duty, threads, idle_cpus);
-                assert!(
-                    Harm::Little.refuses(Some(harm)).is_none(),
-                    "{threads} threads, {idle_cpus} CPUs idle: {harm}"
-                );
-            }
-        }
-    }
-
-    #[test]
     fn a_duty_that_is_found_is_that_of_the_culprit_alone() {
-        let usual = LittleDuty::default();
-        let mut drawn = Composition::draw(2, 0, (Harm::Little, Taken::Cpu), usual);
-        let before = drawn.clone();
-        let mut duty = usual;
-        duty.learn(Some(1.0));
-        drawn.turn_to(duty);
+        let before = Composition::draw(2, 0, (Harm::Little, Taken::Cpu));
+        let mut drawn = before.clone();
+        drawn.turn_to(Duty::new(2.04));
         let culprit = drawn.culprit.unwrap();
-        for (index, (new, old)) in drawn.members.iter().zip(&before.members).enumerate() {
-            assert_eq!(new.intensity, if index == culprit { 30 } else { old.intensity });
-            assert_eq!((&new.group, new.threads), (&old.group, old.threads));
+        assert!(drawn.members[culprit].in_words().contains(" 2 x "), "{drawn:?}");
+        assert_eq!(drawn.members[culprit].slice, Some(Duration::from_millis(25)));
+        drawn.members[culprit] = before.members[culprit].clone();
+        assert_eq!(drawn, before);
+    }
+
+    #[test]
+    fn a_duty_stays_where_turns_are_short_and_slices_are_taken() {
+        let table =
+            [(0.0, 0.5, 100_000), (2.46, 2.5, 20_000), (20.0, 20.0, 2500), (99.0, 45.0, 1111)];
+        for (wanted, percent, slice_us) in table {
+            let duty = Duty::new(wanted);
+            assert_eq!((duty.percent(), duty.slice().as_micros()), (percent, slice_us));
         }
     }
 

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long the law may look.
 const LOOK: Duration = Duration::from_secs(15);
+/// Where no turns follow, it is looked on for so long after the first name: whom else it names, and
+/// whom it limits.
+const LINGER: Duration = Duration::from_secs(5);
 /// Between two looks at what it says.
 const POLL: Duration = Duration::from_millis(50);
 /// From the first name to the first turn: the limit stands, and what was left behind is answered.
@@ -101,8 +104,8 @@ impl<'a> Guarding<'a> {
         Ok(Self { ground, guard, status, said: Said::default() })
     }
 
-    /// Waits until somebody is named, 15 s at most.
-    pub(super) fn look(&mut self) -> anyhow::Result<()> {
+    /// Waits until somebody is named, or for a while longer, 15 s at most.
+    pub(super) fn look(&mut self, lingers: bool) -> anyhow::Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < LOOK && self.said.named.is_empty() {
             self.ground.interrupt.sleep(POLL)?;
@@ -112,6 +115,12 @@ impl<'a> Guarding<'a> {
             }
         }
         self.said.seconds = begun.elapsed().as_secs_f64();
+        let end = (begun + LOOK).min(Instant::now() + LINGER);
+        while lingers && Instant::now() < end {
+            self.ground.interrupt.sleep(POLL)?;
+            self.guard.check_alive()?;
+            self.listen()?;
+        }
         Ok(())
     }
 
@@ -183,19 +192,28 @@ impl<'a> Guarding<'a> {
 
     /// What the agent says now; none before its first sample.
     fn now(&self) -> anyhow::Result<Option<Said>> {
-        match std::fs::read_to_string(&self.status) {
-            Ok(text) => {
-                let status = serde_json::from_str(&text).context("the agent's status")?;
-                Ok(Some(Said::of(&status)))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).context("the agent's status"),
+        said_in(&self.status)
+    }
+}
+
+/// What an agent says in its status; none before its first sample.
+pub(super) fn said_in(status: &Path) -> anyhow::Result<Option<Said>> {
+    match std::fs::read_to_string(status) {
+        Ok(text) => {
+            let status = serde_json::from_str(&text).context("the agent's status")?;
+            Ok(Some(Said::of(&status)))
         }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).context("the agent's status"),
     }
 }
 
 /// Four full samples a second, as `quell who` takes them.
-fn config(ground: &Ground<'_>, drawn: &Composition, folder: &Path) -> anyhow::Result<String> {
+pub(super) fn config(
+    ground: &Ground<'_>,
+    drawn: &Composition,
+    folder: &Path,
+) -> anyhow::Result<String> {
     let port = ground.bench.address().context("the service has no address")?.port();
     let mut text = format!(
         "[agent]\nstate_dir = \"{}\"\nmetrics = \"off\"\nlaw = \"culprit\"\ninterval_s = 0.25\n\n\

@@ -2,10 +2,11 @@
 
 use super::TrialOptions;
 use super::confusion::Confusion;
-use super::draw::{Composition, GROUPS, Harm, Member, Taken};
-use super::guarded::Verdict;
-use super::harm::Slowed;
-use super::turns::{Played, Ratios, Throttling, Turn};
+use super::control::HarmControl;
+use super::draw::{Harm, Taken};
+use super::harm::HARM_DEFINITION;
+use super::outcome::Trial;
+use super::turns::{Played, Ratios, Throttling};
 use anyhow::Context as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,160 +14,6 @@ use std::path::Path;
 
 /// Name and version of the JSON.
 pub const TRIAL_SCHEMA: &str = "quell.trial/1";
-/// Who does less harm than this is to be let alone.
-const HARMLESS: f64 = 1.1;
-
-/// How much the culprit hurts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Measured {
-    pub(super) cost_ratio: f64,
-    pub(super) slowed: Slowed,
-}
-
-impl Measured {
-    pub(super) fn ratio(self) -> f64 {
-        self.cost_ratio.max(self.slowed.p95_ratio).max(self.slowed.answered_ratio)
-    }
-}
-
-/// One trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Trial {
-    /// Its number, from which together with the seed all of it was drawn.
-    pub number: u32,
-    /// What ran, as `a: integer 20`; the culprit's with a star.
-    pub groups: Vec<String>,
-    /// Who hurts; none if nobody does.
-    pub culprit: Option<String>,
-    /// The greatest of the three below; none if there is no culprit, or it was not measured.
-    pub harm_ratio: Option<f64>,
-    /// The service's CPU time per answer beside the culprit over that without, with Quell off and
-    /// everybody else at work in both.
-    #[serde(default)]
-    pub cost_ratio: Option<f64>,
-    /// The same of the p95 of its latency.
-    #[serde(default)]
-    pub p95_ratio: Option<f64>,
-    /// Its answers a second without the culprit over those beside it.
-    #[serde(default)]
-    pub answered_ratio: Option<f64>,
-    /// Who was named, at any time until the trial's end.
-    pub named: Vec<String>,
-    /// Who was suspected when the first was named or the look was over, and never named.
-    pub suspected: Vec<String>,
-    /// Who was limited at some time, as the kernel's files told.
-    #[serde(default)]
-    pub throttled: Vec<String>,
-    /// How long was looked, in seconds; none if it was not.
-    pub seconds: Option<f64>,
-    /// Turns under the law, alone and without the culprit; empty if nobody was named, or too late.
-    #[serde(default)]
-    pub turns: Vec<Turn>,
-    /// Why it does not count; none if it does.
-    pub discarded: Option<String>,
-}
-
-impl Trial {
-    /// One that does not count.
-    pub(super) fn discarded(
-        number: u32,
-        drawn: &Composition,
-        harm: Option<Measured>,
-        why: &str,
-    ) -> Self {
-        let judged = Self::judged(number, drawn, harm, Verdict::default());
-        Self { seconds: None, discarded: Some(why.to_owned()), ..judged }
-    }
-
-    /// One that counts.
-    pub(super) fn judged(
-        number: u32,
-        drawn: &Composition,
-        harm: Option<Measured>,
-        verdict: Verdict,
-    ) -> Self {
-        let words = |(index, member): (usize, &Member)| {
-            let star = if Some(index) == drawn.culprit { "*" } else { "" };
-            format!("{}{star}: {}", member.group, member.in_words())
-        };
-        let Verdict { said, turns, limited } = verdict;
-        let name = |place: &usize| drawn.members[*place].group.clone();
-        Self {
-            number,
-            groups: drawn.members.iter().enumerate().map(words).collect(),
-            culprit: drawn.culprit().map(str::to_owned),
-            harm_ratio: harm.map(|harm| harm.ratio()),
-            cost_ratio: harm.map(|harm| harm.cost_ratio),
-            p95_ratio: harm.map(|harm| harm.slowed.p95_ratio),
-            answered_ratio: harm.map(|harm| harm.slowed.answered_ratio),
-            named: said.named.into_iter().collect(),
-            suspected: said.suspected.into_iter().collect(),
-            throttled: limited.iter().map(name).collect(),
-            seconds: Some(said.seconds),
-            turns,
-            discarded: None,
-        }
-    }
-
-    /// Whether the culprit, and nobody else, was named.
-    fn found(&self) -> bool {
-        self.culprit.is_some() && self.named.iter().any(|name| Some(name) == self.culprit.as_ref())
-    }
-
-    /// Names of those who did nothing.
-    fn wrong(&self) -> usize {
-        self.named.iter().filter(|name| Some(*name) != self.culprit.as_ref()).count()
-    }
-
-    /// Names of all groups.
-    pub(super) fn group_names(&self) -> impl Iterator<Item = &str> {
-        let name = |words: &String| words.split(['*', ':']).next().unwrap_or_default().len();
-        self.groups.iter().map(move |words| &words[..name(words)])
-    }
-
-    /// The turns, if they were played and there is a culprit.
-    fn played(&self) -> Option<Played<'_>> {
-        let culprit = self.culprit.as_deref()?;
-        let culprit = GROUPS.iter().position(|group| *group == culprit)?;
-        (!self.turns.is_empty()).then_some(Played { turns: &self.turns, culprit })
-    }
-
-    /// Whether somebody was limited who did not hurt.
-    fn throttles_innocents(&self) -> bool {
-        self.throttled.iter().any(|name| Some(name) != self.culprit.as_ref())
-    }
-
-    /// Whether anybody was limited though nobody did harm worth it.
-    fn throttles_for_nothing(&self) -> bool {
-        self.harm_ratio.is_none_or(|ratio| ratio < HARMLESS) && !self.throttled.is_empty()
-    }
-
-    fn suspects_culprit(&self) -> bool {
-        self.found() || self.suspected.iter().any(|name| Some(name) == self.culprit.as_ref())
-    }
-
-    /// One line about it.
-    pub(super) fn in_words(&self) -> String {
-        let harm = self.harm_ratio.map_or("no culprit".into(), |ratio| format!("{ratio:.2} times"));
-        let outcome = match (&self.discarded, self.seconds) {
-            (Some(why), _) => format!("discarded: {why}"),
-            (None, seconds) => {
-                let names = |list: &[String]| {
-                    if list.is_empty() { "nobody".to_owned() } else { list.join(", ") }
-                };
-                let (named, suspected) = (names(&self.named), names(&self.suspected));
-                let seconds = seconds.unwrap_or(0.0);
-                let throttled = names(&self.throttled);
-                format!(
-                    "named {named}, suspected {suspected} after {seconds:.1} s, limited \
-                     {throttled}, {} turns",
-                    self.turns.len()
-                )
-            }
-        };
-        format!("trial {} ({}), {harm}: {outcome}", self.number, self.groups.join(", "))
-    }
-}
 
 /// All trials of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -178,6 +25,9 @@ pub struct TrialReport {
     /// What the culprit takes.
     #[serde(default)]
     pub taken: Taken,
+    /// What harm is, in words; the same in all classes.
+    #[serde(default)]
+    pub harm_definition: String,
     /// What was drawn.
     pub seed: u64,
     /// Trials that count.
@@ -188,7 +38,10 @@ pub struct TrialReport {
     pub precision: Option<f64>,
     /// Of all culprits, the share that was named; none if there was none.
     pub recall: Option<f64>,
-    /// Of all culprits, the share that was at least suspected.
+    /// Culprits that were at least suspected: suspected or named.
+    #[serde(default)]
+    pub at_least_suspected: u32,
+    /// The same as a share of all culprits.
     pub suspected_frac: Option<f64>,
     /// Median time until the culprit was named, where one that was not named counts as for ever;
     /// none if that is the median.
@@ -201,6 +54,16 @@ pub struct TrialReport {
     /// Trials in which anybody was limited though the harm was less than 1.1, or there was none.
     #[serde(default)]
     pub throttled_for_nothing: u32,
+    /// Trials with a culprit whose harm was less than 1.1.
+    #[serde(default)]
+    pub trials_under_1_1: u32,
+    /// Those of them in which anybody was limited.
+    #[serde(default)]
+    pub throttled_under_1_1: u32,
+    /// Trials of a control, in which nobody was stopped: the harm that was measured all the same, 1
+    /// but for chance; none in other runs.
+    #[serde(default)]
+    pub control: Option<HarmControl>,
     /// Who was put there against what was said and done.
     #[serde(default)]
     pub confusion: Confusion,
@@ -226,7 +89,8 @@ pub struct TrialReport {
 
 impl TrialReport {
     pub(super) fn new(options: &TrialOptions) -> Self {
-        Self::of(options.harm, options.taken, options.seed)
+        let report = Self::of(options.harm, options.taken, options.seed);
+        Self { harm_definition: HARM_DEFINITION.to_owned(), ..report }
     }
 
     fn of(harm: Harm, taken: Taken, seed: u64) -> Self {
@@ -234,16 +98,21 @@ impl TrialReport {
             schema: TRIAL_SCHEMA.into(),
             harm,
             taken,
+            harm_definition: String::new(),
             seed,
             trials: 0,
             discarded: 0,
             precision: None,
             recall: None,
+            at_least_suspected: 0,
             suspected_frac: None,
             median_seconds: None,
             false_blames: 0,
             innocents_throttled: 0,
             throttled_for_nothing: 0,
+            trials_under_1_1: 0,
+            throttled_under_1_1: 0,
+            control: None,
             confusion: Confusion::default(),
             innocents_work_kept: None,
             victim_p95_ratio: None,
@@ -255,11 +124,26 @@ impl TrialReport {
         }
     }
 
-    /// Whether so many were discarded that the rest would say little.
-    pub(super) fn gives_up(&self, discarded_frac: f64) -> bool {
+    /// Reckons what a control tells.
+    pub(super) fn reckon_control(&mut self) {
+        self.control = HarmControl::of(&self.details);
+    }
+
+    /// Whether there are as many trials as are wanted, or never will be.
+    pub(super) fn is_done(&self, options: &TrialOptions, discarded_frac: f64) -> bool {
+        let wanted = options.trials;
+        match options.control {
+            true => self.details.len() >= wanted as usize,
+            false => self.trials >= wanted || self.gives_up(wanted, discarded_frac),
+        }
+    }
+
+    /// Whether so many were discarded that they will be more than this share of all, even if all
+    /// others count that are wanted.
+    fn gives_up(&self, wanted: u32, discarded_frac: f64) -> bool {
         const FEWEST: u32 = 5;
-        let all = self.trials + self.discarded;
-        self.discarded > FEWEST && f64::from(self.discarded) > discarded_frac * f64::from(all)
+        let all = f64::from(self.discarded + wanted);
+        self.discarded > FEWEST && f64::from(self.discarded) > discarded_frac * all
     }
 
     /// Adds one and reckons anew.
@@ -276,11 +160,16 @@ impl TrialReport {
         self.discarded = (self.details.len() - counted.len()) as u32;
         self.precision = share(found, named);
         self.recall = share(found, guilty.len());
-        self.suspected_frac = share(count(&guilty, Trial::suspects_culprit), guilty.len());
+        let suspected = count(&guilty, Trial::suspects_culprit);
+        self.at_least_suspected = suspected as u32;
+        self.suspected_frac = share(suspected, guilty.len());
         self.median_seconds = median_seconds(&guilty);
         self.false_blames = count(&counted, |trial| trial.wrong() > 0) as u32;
         self.innocents_throttled = count(&counted, Trial::throttles_innocents) as u32;
         self.throttled_for_nothing = count(&counted, Trial::throttles_for_nothing) as u32;
+        let harmless = |trial: &Trial| trial.is_harmless() && !trial.throttled.is_empty();
+        self.trials_under_1_1 = count(&guilty, Trial::is_harmless) as u32;
+        self.throttled_under_1_1 = count(&guilty, harmless) as u32;
         let mut confusion = Confusion::default();
         counted.iter().for_each(|trial| confusion.count(trial));
         self.confusion = confusion;
@@ -312,20 +201,25 @@ impl TrialReport {
         let median = self.median_seconds.map_or("never".into(), |s| format!("{s:.1} s"));
         format!(
             "{} trials, harm {} by {}, {} discarded\n\
-             found {}, at least suspected {}, median time {median}\n\
+             found {}, at least suspected {} ({}), median time {median}\n\
              of those named, {} were the culprit; in {} trials somebody innocent was named\n\
              in {} trials somebody innocent was limited, in {} somebody without harm of 1.1\n\
-             {}{}",
+             harm was less than 1.1 in {} trials; somebody was limited in {} of them\n\
+             {}{}{}",
             self.trials,
             self.harm,
             self.taken,
             self.discarded,
             percent(self.recall),
             percent(self.suspected_frac),
+            self.at_least_suspected,
             percent(self.precision),
             self.false_blames,
             self.innocents_throttled,
             self.throttled_for_nothing,
+            self.trials_under_1_1,
+            self.throttled_under_1_1,
+            self.control.map(HarmControl::in_words).unwrap_or_default(),
             self.throttling.in_words(),
             self.confusion.table().to_text(),
         )

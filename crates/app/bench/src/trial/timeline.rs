@@ -94,12 +94,12 @@ pub(super) fn report(report: &TrialReport, courses: &[Course]) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::draw::{Harm, LittleDuty, Taken};
+    use super::super::draw::{Harm, Taken};
     use super::*;
 
     #[test]
     fn a_course_shows_who_used_what_and_from_when_the_culprit_was_limited() {
-        let drawn = Composition::draw(3, 0, (Harm::Much, Taken::Cpu), LittleDuty::default());
+        let drawn = Composition::draw(3, 0, (Harm::Much, Taken::Cpu));
         let culprit = drawn.culprit.unwrap();
         let moment = |at: u64| {
             let mut limit_cpus = vec![None; GROUPS.len()];

@@ -114,7 +114,7 @@ impl Common {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let size = Size::Total { seconds: args.seconds };
+    let size = Size::Total { seconds: args.seconds, rounds: 1 };
     let options = args.common.options((&args.loads, &args.laws, &[Mix::Mix]), size)?;
     compare(&options)
 }

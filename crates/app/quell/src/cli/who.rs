@@ -117,6 +117,10 @@ fn sentences(victim: &VictimReport) -> String {
         Some(Cause::None) => format!("{name} is not slowed by anybody, as far as can be seen.\n"),
         Some(Cause::Itself) => format!("{name} is slow of its own making.\n"),
         Some(Cause::Hypervisor) => format!("{name} is slowed by the host of this machine.\n"),
+        Some(Cause::Overcommitted) => format!(
+            "{name} waits for CPUs, of which others together want more than there is; its requests \
+             take {slowdown:.2} times as long:\n"
+        ),
         Some(Cause::Neighbour) if victim.resource == Some(Resource::Cpu) => {
             format!("{name} waits for CPUs; its requests take {slowdown:.2} times as long:\n")
         }
@@ -218,6 +222,7 @@ mod tests {
             (Some(Cause::None), "not slowed by anybody"),
             (Some(Cause::Itself), "its own making"),
             (Some(Cause::Hypervisor), "the host"),
+            (Some(Cause::Overcommitted), "others together want more than there is"),
         ];
         for (cause, part) in table {
             assert!(told(&report(cause, vec![])).contains(part), "{cause:?}");

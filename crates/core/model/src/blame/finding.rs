@@ -21,7 +21,8 @@ pub struct FindingParams {
     /// Its least part of the whole harm for that, where it is suspected for the CPU alone: less is
     /// to share it.
     pub suspected_share_frac: f64,
-    /// The least effect on latency, in ln, that counts as waiting.
+    /// The least effect on latency, in ln, that counts as waiting; nobody is suspected for the CPU where
+    /// all together do less.
     pub least_wait_ln: f64,
     /// Share of periods in which a victim ran out of its own quota that explains slowness.
     pub throttled_frac: f64,
@@ -35,9 +36,12 @@ pub struct FindingParams {
     pub greedy_frac: f64,
     /// Seconds of watching before anybody is named for it: groups have their phases.
     pub least_watched_s: f64,
-    /// Seconds of watching, old ones counting less, after which one of several who never sleep is
-    /// named though it was not seen what it asks for while the others are held: ten by the clock.
+    /// Seconds of watching, old ones counting less, after which one who never sleeps is named though
+    /// it was not seen what it wants: ten by the clock. Infinite where others can be held to see that.
     pub relief_patience_s: f64,
+    /// Of what suspects use of CPUs, the share that is too little to starve anybody: those who make it
+    /// up may run while others are held.
+    pub unheld_frac: f64,
     /// Offered load over its peak that explains slowness.
     pub loaded_frac: f64,
     /// Share of time taken by the hypervisor that explains slowness.
@@ -59,6 +63,7 @@ impl Default for FindingParams {
             greedy_frac: 0.5,
             least_watched_s: 3.0,
             relief_patience_s: 7.8,
+            unheld_frac: 0.1,
             throttled_frac: 0.05,
             loaded_frac: 0.95,
             steal_frac: 0.05,
@@ -103,6 +108,9 @@ pub enum Cause {
     Itself,
     /// The host of this virtual machine.
     Hypervisor,
+    /// Others on this machine together: they want more CPU time than there is, and each of them sleeps
+    /// when it gets what it wants.
+    Overcommitted,
     /// It is not slow, as far as can be seen.
     None,
 }
@@ -143,7 +151,8 @@ pub struct Finding {
     pub slowdown: f64,
     /// Why it is slow.
     pub cause: Cause,
-    /// Those who are named first, then the most certain. Who only shares the CPU is none.
+    /// Those who are named first, then the most certain. Who only shares the CPU is none: who sleeps
+    /// when it gets what it wants, or whose part is small.
     pub culprits: Vec<Culprit>,
     /// Why, in words.
     pub evidence: Vec<String>,

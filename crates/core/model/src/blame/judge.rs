@@ -3,22 +3,25 @@
 //! Naming needs three things: the guilt must be as good as certain, the suspect must have been held
 //! at least twice (one look may have gone wrong), and its part of the harm must be worth it.
 //! Everything less is a suspicion. Who has the CPU that the victim stands ready for is named on what
-//! the scheduler says, without experiments, if besides it asks for more than its turn: it hardly
-//! ever sleeps, and asks for half of what any other asks for that the victim stands behind; and if
-//! there are rivals, it does not sleep while they are held either. The rest of those whom it stands
-//! behind are suspected, but for those whose part of the harm is small, and, once somebody is named,
-//! for those who were seen to sleep and do less harm than that one: they share the CPU, which is no
-//! offence, and is told in the evidence only. A victim that runs into its own quota, that is
-//! loaded to its limit, or whose CPUs the hypervisor takes away is told so, unless somebody is named.
+//! the scheduler says, without experiments, if besides it asks for more than its turn: it never sleeps,
+//! not even with most of a CPU ([`rivals`](super::rivals())), and asks for half of what any other
+//! asks for that the victim stands behind.
+//!
+//! *Suspected* for the CPU is who was not seen to sleep yet, as long as the victim stands for so long
+//! that it counts, and the suspect's part of that is not small. The rest share the CPU, which is no
+//! offence, and is told in the evidence only. Where nobody is left to suspect, and somebody slept only
+//! while others were held, they want more together than there is: the cause is that the CPU is
+//! *overcommitted*. A victim that runs into its own quota, that is loaded to its limit, or whose CPUs the
+//! hypervisor takes away is told so, unless somebody is named.
 //!
 //! Source; issue "Name the polluter and limit only it" (self-inflicted slowness).
 
 use super::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use super::guilt::Guilt;
-use super::rivals::{Stood, stood};
+use super::rivals::{Manner, Stood, stood};
 use super::waiting::Waiting;
 use quell_types::Tenant;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Signs of reasons other than neighbours; none where they cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,33 +54,38 @@ pub struct Evidence<'a> {
 pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParams) -> Finding {
     let waiting = evidence.waiting;
     let stood = stood(waiting, evidence.cpus.keys(), params);
-    let sleepers: BTreeSet<Tenant> =
-        stood.iter().filter(|s| s.sleeps).map(|s| s.workload.clone()).collect();
+    let manners: BTreeMap<Tenant, Manner> =
+        stood.iter().map(|stood| (stood.workload.clone(), stood.manner)).collect();
     let mut culprits = accused(evidence, stood, params);
-    let rank = |c: &Culprit| (c.status == Standing::Named, c.confidence);
-    culprits.sort_by(|a, b| {
-        let (a, b) = (rank(a), rank(b));
-        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
-    });
+    rank(&mut culprits);
     let slowdown = slowdown(&culprits);
     share(&mut culprits, slowdown, waiting);
-    let (cause, own) = cause(&culprits, waiting, signs, params);
-    let named_share_frac = most_of_the_named(&culprits);
+    let waits = waiting.own_and_others_ln().1 >= params.least_wait_ln;
     let shares = |c: &Culprit| {
         let only_stood = c.status == Standing::Suspected && c.stood_frac.is_some();
-        let small = c.share_frac < params.suspected_share_frac;
-        only_stood && (small || sleepers.contains(&c.workload) && c.share_frac < named_share_frac)
+        let awake = manners.get(&c.workload).is_none_or(|manner| *manner == Manner::Awake);
+        only_stood && !(waits && awake && c.share_frac >= params.suspected_share_frac)
     };
     let (sharing, culprits): (Vec<_>, Vec<_>) = culprits.into_iter().partition(shares);
-    let told = culprits.iter().map(in_words).chain(share_in_words(&sharing)).chain(own);
-    let evidence = told.chain(others(waiting, params)).collect();
+    let starved = |c: &Culprit| manners.get(&c.workload) == Some(&Manner::Starved);
+    let others = match (waits, sharing.iter().any(starved)) {
+        (true, true) => Cause::Overcommitted,
+        (true, false) if !sharing.is_empty() => Cause::Neighbour,
+        _ => Cause::None,
+    };
+    let (cause, own) = cause(&culprits, others, waiting, signs, params);
+    let together = share_in_words(&sharing, cause);
+    let told = culprits.iter().map(in_words).chain(together).chain(own);
+    let evidence = told.chain(strangers(waiting, params)).collect();
     Finding { slowdown, cause, culprits, evidence }
 }
 
-/// The greatest part of the harm that one has who is named for the CPU.
-fn most_of_the_named(culprits: &[Culprit]) -> f64 {
-    let named = |c: &&Culprit| c.status == Standing::Named && c.stood_frac.is_some();
-    culprits.iter().filter(named).map(|c| c.share_frac).fold(0.0, f64::max)
+/// Those who are named first, then the most certain.
+fn rank(culprits: &mut [Culprit]) {
+    culprits.sort_by(|a, b| {
+        let named = |c: &Culprit| c.status == Standing::Named;
+        named(b).cmp(&named(a)).then(b.confidence.total_cmp(&a.confidence))
+    });
 }
 
 /// Logarithms of slowdowns add up, so each has its part of the whole.
@@ -90,11 +98,15 @@ fn share(culprits: &mut [Culprit], slowdown: f64, waiting: &Waiting) {
     }
 }
 
-fn share_in_words(sharing: &[Culprit]) -> Option<String> {
+fn share_in_words(sharing: &[Culprit], cause: Cause) -> Option<String> {
     let one = |c: &Culprit| format!("{} ({:.0} %)", c.workload, 100.0 * c.share_frac);
     let names: Vec<String> = sharing.iter().map(one).collect();
     let names = names.join(", ");
-    (!sharing.is_empty()).then(|| format!("the CPU is shared with {names} of the whole harm"))
+    let how = match cause {
+        Cause::Overcommitted => "overcommitted by these together:",
+        _ => "shared with",
+    };
+    (!sharing.is_empty()).then(|| format!("the CPU is {how} {names} of the whole harm"))
 }
 
 /// Everybody of whom something is to be said, each once: by the stronger evidence.
@@ -117,7 +129,9 @@ fn accused(evidence: &Evidence<'_>, stood: Vec<Stood>, params: &FindingParams) -
             None => culprits.push(stood),
         }
     }
-    for (tenant, cpus) in cpus {
+    // The scheduler knows better than latency who makes it wait.
+    let told = evidence.waiting.seconds() > 0.0;
+    for (tenant, cpus) in cpus.iter().filter(|_| !told) {
         if place(&culprits, tenant).is_none() {
             culprits.extend(crowding(latency, tenant, *cpus, params));
         }
@@ -132,7 +146,8 @@ fn slowdown(culprits: &[Culprit]) -> f64 {
     culprits.iter().filter(|c| !any_shown || shown(c)).map(|c| c.slowdown).product()
 }
 
-fn culprit(
+/// What such guilt says of a suspect that uses so many CPUs, where all together do so much harm.
+pub(super) fn culprit(
     guilt: &Guilt,
     tenant: &Tenant,
     cpus: f64,
@@ -228,8 +243,10 @@ fn by_correlation(
     }
 }
 
+/// Why it is slow; `others` if nobody is accused and nothing of its own explains it.
 fn cause(
     culprits: &[Culprit],
+    others: Cause,
     waiting: &Waiting,
     signs: &VictimSigns,
     params: &FindingParams,
@@ -250,19 +267,19 @@ fn cause(
         let words = format!("the hypervisor took {:.0} % of the CPU time", 100.0 * frac);
         return (Cause::Hypervisor, Some(words));
     }
-    let (own, others) = waiting.own_and_others_ln();
-    if own >= params.least_wait_ln && own > others {
+    let (own, all_others) = waiting.own_and_others_ln();
+    if own >= params.least_wait_ln && own > all_others {
         let frac = 100.0 * waiting.own_frac();
         return (
             Cause::Itself,
             Some(format!("its threads stood {frac:.0} % of their time behind each other")),
         );
     }
-    if culprits.is_empty() { (Cause::None, None) } else { (Cause::Neighbour, None) }
+    if culprits.is_empty() { (others, None) } else { (Cause::Neighbour, None) }
 }
 
 /// Who makes it stand may be none of those that were looked at: its own clients, for one.
-fn others(waiting: &Waiting, params: &FindingParams) -> Option<String> {
+fn strangers(waiting: &Waiting, params: &FindingParams) -> Option<String> {
     let (effect_ln, frac) = waiting.others_ln_and_frac();
     (effect_ln >= params.least_wait_ln).then(|| {
         let percent = 100.0 * frac;

@@ -32,13 +32,17 @@
 //! CPU time per request does not tell of waiting for a CPU; the scheduler does, exactly: who ran
 //! while the victim's threads stood ready ([`Waiting`]). Its effects are in ln as well and add up
 //! with the others, so that one group may be named for the CPU and another for the cache. To share
-//! a CPU is no offence: only who asks for more than its turn is named for it, and where several never
-//! sleep, only who does not sleep either while the others are held ([`rivals`]). Where the scheduler
+//! a CPU is no offence: only who asks for more than its turn is named for it: who never sleeps, not
+//! even with most of a CPU while the others are held ([`rivals`]). Those who sleep then, and want more together than
+//! there is, are told as [`Cause::Overcommitted`], nobody named. Where the scheduler
 //! does not tell, latency is weighed in the same way beside CPU time, and who lengthens only that is
 //! *suspected*.
 //!
 //! Over what they fight, counters would say. Where there are none a reporter does ([`Signature`]): short
 //! bursts of timed accesses on a CPU that is idle anyway. It names nobody.
+//!
+//! A victim that is slow for moments only is looked at in these, by hypotheses of their own
+//! ([`Pulses`]): what is seen between them would acquit whoever makes them.
 //!
 //! # Units
 //! Harm: ln per CPU. Doses: CPUs. Costs: seconds of CPU time per request; only ratios are used.
@@ -54,8 +58,8 @@
 //! finding:       guilt(s) = sum of the weights of hypotheses with s
 //!                effect(s) = harm(s) * CPUs of s
 //!                named      guilt and P(effect > least) high, held at least twice
-//!                named      stood behind s, P(effect > least) high, s asks for more than its turn
-//!                suspected  less than that, but more likely than not
+//!                named      stood behind s, P(effect > least) high, s never sleeps, with most of a CPU
+//!                suspected  less than that, but more likely than not, and not seen to sleep
 //! ```
 //!
 //! # Degradation
@@ -73,6 +77,7 @@ mod hypothesis;
 mod judge;
 mod measure;
 mod normal;
+mod pulses;
 mod reported;
 mod rivals;
 mod signature;
@@ -84,7 +89,8 @@ pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal, doses};
+pub use pulses::{Felt, PulseParams, Pulses};
 pub use reported::report;
-pub use rivals::{Rival, none_slept, rivals, undecided};
+pub use rivals::{Rival, parts, rivals, undecided};
 pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};
 pub use waiting::{Crowding, Demand, Waiting, WaitingParams};

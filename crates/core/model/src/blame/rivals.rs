@@ -1,20 +1,41 @@
 //! Who asks for more than its turn, of those behind whom a victim stands.
 //!
+//! # Problem
 //! Who never sleeps asks for more than its turn. But where CPUs are short, whoever works at a fixed
-//! rate does not get to sleep either, next to a loop: each of such *rivals* may be the cause, or only
-//! starved by the others. What it would use if it were not is seen by holding the others for a moment.
-//! So beside a rival nobody is named before it was relieved of him and still did not sleep; who slept
-//! is none. Where that cannot be tried (no freezer, samples that are too rare), all rivals are named
-//! after a while; where it was tried with one of them, the others wait for their turn, however long
-//! that takes.
+//! rate does not get to sleep either: next to a loop, or where several who each want a part of a CPU
+//! want more together than there is. Then one that never sleeps may have starved the others, or be
+//! starved by them. That holds of the only one, too, that is never seen to sleep: those who do sleep,
+//! since they want less, may be what starves it.
 //!
-//! A look that leaves other rivals running (their banks are empty) acquits who sleeps in it. Who does
-//! not may be starved by those: that counts only where every rival that was tried so far did
-//! not sleep either, so that they seem to be alike.
+//! # Idea
+//! What a group wants shows when it can have it. So others are held for a moment, and it is watched.
+//! Who sleeps then has what it wants, and that is not all: it is innocent, however much all of them want
+//! together. Who does not sleep, though it has most of a CPU, never does, whatever it gets: it is
+//! greedy, and the harm that the scheduler saw it do is its own. Who neither sleeps nor has most of
+//! a CPU may be starved by those that still run, the service among them, which catches up once it gets
+//! CPUs: nothing is told by that. Who has most of a CPU also beside all others, and never sleeps, needs no
+//! look.
 //!
-//! Each is judged by its own relief, so the order is free: who asks for most comes first. If it is
-//! the cause, it does not sleep, and one look has settled it; in any other order innocents are held
-//! and watched before.
+//! * *Sleeps*: also beside the others. It gets what it wants, and shares the CPU.
+//! * *Starved*: never beside the others, but when they are held. They overcommit the CPU together, and
+//!   nobody is to blame for it alone.
+//! * *Awake*: never, or it was not watched yet. It is a *rival* until it was, and *suspected*.
+//!
+//! The equal share of the CPUs is no measure here: with many groups it is little, and who wants more than
+//! that, and sleeps, offends nobody where there is room.
+//!
+//! All others are held, not only those behind whom the victim stands: groups that share one CPU with a
+//! rival and keep it busy need not be on the victim's. But those may run that make up a tenth of what
+//! all use, which is too little to starve anybody. Who asks for most and has most comes first. As many
+//! rivals are watched together as there are CPUs for: with six on two CPUs three looks tell of all, and
+//! each is held in two of them.
+//!
+//! # Degradation
+//! Where banks do not pay for holding all others, as many as can are held: it is told of each what it
+//! had, so that is no worse than fewer answers. On one CPU a service that uses 0.3 of it leaves too
+//! little to be told. Where nobody can be held (no freezer, samples that are too rare), all rivals are
+//! named after a while; where it was seen of one of them what it wants, the others wait for their turn,
+//! however long that takes.
 //!
 //! Source: issue "Name the polluter and limit only it" (who made the service wait).
 
@@ -22,26 +43,44 @@ use super::finding::FindingParams;
 use super::waiting::{Crowding, Waiting};
 use quell_types::Tenant;
 
+/// How a suspect behaves, as far as it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// It sleeps beside the others.
+    Sleeps,
+    /// It sleeps only when others are held.
+    Starved,
+    /// It was not seen to sleep.
+    Awake,
+}
+
 /// One behind whom the victim stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Stood {
     pub(super) workload: Tenant,
     pub(super) crowding: Crowding,
+    pub(super) manner: Manner,
+    /// Whether it never sleeps, not even when others are held, and asks for much beside the greediest.
+    greedy: bool,
+    /// Whether nobody starves it: it has most of a CPU, or the others use next to nothing.
+    fed: bool,
     /// Whether it is shown to be the cause.
     pub(super) shown: bool,
-    /// Whether it was seen to sleep: it asks for no more than its turn.
-    pub(super) sleeps: bool,
 }
 
-/// One of several who never sleep.
+/// One who never sleeps, and who may be starved by others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rival {
     /// Who.
     pub workload: Tenant,
     /// CPUs that it asks for: what it uses, and threads of it that stand.
     pub asked_cpus: f64,
-    /// Whether it was seen what it asks for while rivals of it are held.
+    /// CPUs that it uses.
+    pub used_cpus: f64,
+    /// Whether it was seen what it wants.
     pub relieved: bool,
+    /// Whether others were held to see it, whatever that told.
+    pub tried: bool,
 }
 
 /// Those behind whom the victim stands so long that it counts.
@@ -50,30 +89,41 @@ pub(super) fn stood<'a>(
     suspects: impl Iterator<Item = &'a Tenant>,
     params: &FindingParams,
 ) -> Vec<Stood> {
-    let one = |workload: &Tenant| {
-        let crowding = waiting.crowding(workload, params.least_ln)?;
-        let counts =
-            crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac;
-        let sleeps = sleeps(&crowding, waiting, params);
-        counts.then(|| Stood { workload: workload.clone(), crowding, shown: false, sleeps })
-    };
-    let mut all: Vec<Stood> = suspects.filter_map(one).collect();
-    let most_asked = all.iter().map(|stood| stood.crowding.asked_cpus).fold(0.0, f64::max);
-    let greedy: Vec<bool> =
-        all.iter().map(|stood| is_greedy(&stood.crowding, most_asked, waiting, params)).collect();
-    let alone = greedy.iter().filter(|greedy| **greedy).count() < 2;
-    let patient = is_patient(&all, waiting, params);
+    let of = |workload: &'a Tenant| Some((workload, waiting.crowding(workload, params.least_ln)?));
+    let mut all: Vec<(&Tenant, Crowding)> = suspects.filter_map(of).collect();
+    let whole_cpus: f64 = all.iter().map(|(_, crowding)| crowding.used_cpus).sum();
+    all.retain(|(_, crowding)| {
+        crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac
+    });
+    let most_asked = all.iter().map(|(_, crowding)| crowding.asked_cpus).fold(0.0, f64::max);
+    let patient = is_patient(all.iter().map(|(_, crowding)| crowding), waiting, params);
     let watched = waiting.seconds() >= params.least_watched_s;
-    for (stood, greedy) in all.iter_mut().zip(greedy) {
-        let clear = alone || stood.crowding.relieved_cpus.is_some() || !patient;
-        stood.shown = watched && greedy && clear && stood.crowding.confidence >= params.named_frac;
-    }
-    all
+    let one = |(workload, crowding): (&Tenant, Crowding)| {
+        let greedy = is_greedy(&crowding, most_asked, waiting, params);
+        let others_cpus = whole_cpus - crowding.used_cpus;
+        let fed = waiting.takes_most(crowding.used_cpus)
+            || others_cpus <= params.unheld_frac * whole_cpus;
+        let clear = fed || crowding.relieved_cpus.is_some() || !patient;
+        let certain = crowding.confidence >= params.named_frac;
+        Stood {
+            workload: workload.clone(),
+            manner: manner(&crowding, waiting, params),
+            greedy,
+            fed,
+            shown: watched && greedy && clear && certain,
+            crowding,
+        }
+    };
+    all.into_iter().map(one).collect()
 }
 
-/// Whether rivals wait until they are relieved: for a while, or if one of them was.
-fn is_patient(all: &[Stood], waiting: &Waiting, params: &FindingParams) -> bool {
-    let tried = all.iter().any(|stood| stood.crowding.relieved_cpus.is_some());
+/// Whether rivals wait until they were watched: for a while, or if one of them was.
+fn is_patient<'a>(
+    mut all: impl Iterator<Item = &'a Crowding>,
+    waiting: &Waiting,
+    params: &FindingParams,
+) -> bool {
+    let tried = all.any(|crowding| crowding.relieved_cpus.is_some());
     tried || waiting.seconds() < params.relief_patience_s
 }
 
@@ -90,16 +140,17 @@ fn is_greedy(
         && crowding.relieved_cpus.is_none_or(|cpus| cpus >= waiting.awake_cpus())
 }
 
-/// Whether it was seen to sleep, by itself or while rivals of it were held.
-fn sleeps(crowding: &Crowding, waiting: &Waiting, params: &FindingParams) -> bool {
+fn manner(crowding: &Crowding, waiting: &Waiting, params: &FindingParams) -> Manner {
     let known = crowding.known_windows >= params.least_windows;
+    if known && crowding.awake_frac < params.awake_frac {
+        return Manner::Sleeps;
+    }
     let relieved = crowding.relieved_cpus.is_some_and(|cpus| cpus < waiting.awake_cpus());
-    relieved || (known && crowding.awake_frac < params.awake_frac)
+    if relieved { Manner::Starved } else { Manner::Awake }
 }
 
-/// Those who never sleep, and of whom it is not yet shown who is to blame, before patience is over:
-/// two at least, or nobody; who asks for most first. `early` adds those of whom it is not known
-/// whether they sleep.
+/// Those who never sleep beside others that may starve them, before patience is over; who asks for
+/// most and has most first. `early` adds those of whom it is not known whether they sleep.
 #[must_use]
 pub fn rivals<'a>(
     waiting: &Waiting,
@@ -108,34 +159,38 @@ pub fn rivals<'a>(
     params: &FindingParams,
 ) -> Vec<Rival> {
     let all = stood(waiting, suspects, params);
-    if !is_patient(&all, waiting, params) {
+    if !is_patient(all.iter().map(|stood| &stood.crowding), waiting, params) {
         return Vec::new();
     }
-    let most_asked = all.iter().map(|stood| stood.crowding.asked_cpus).fold(0.0, f64::max);
     let unknown = |s: &Stood| early && s.crowding.known_windows < params.least_windows;
     let awake =
         |s: &Stood| s.crowding.known_windows < 1.0 || s.crowding.awake_frac >= params.awake_frac;
-    let greedy = |s: &&Stood| {
-        (unknown(s) && awake(s)) || is_greedy(&s.crowding, most_asked, waiting, params)
-    };
     let rival = |stood: &Stood| Rival {
         workload: stood.workload.clone(),
         asked_cpus: stood.crowding.asked_cpus,
+        used_cpus: stood.crowding.used_cpus,
         relieved: stood.crowding.relieved_cpus.is_some(),
+        tried: stood.crowding.tried,
     };
-    let mut rivals: Vec<Rival> = all.iter().filter(greedy).map(rival).collect();
-    rivals.sort_by(|a, b| b.asked_cpus.total_cmp(&a.asked_cpus));
-    if rivals.len() < 2 { Vec::new() } else { rivals }
+    let are = all.iter().filter(|s| !s.fed && (s.greedy || (unknown(s) && awake(s))));
+    let mut rivals: Vec<Rival> = are.map(rival).collect();
+    let much = |rival: &Rival| rival.asked_cpus + rival.used_cpus;
+    rivals.sort_by(|a, b| much(b).total_cmp(&much(a)));
+    rivals
 }
 
-/// Whether rivals were tried, and none of them slept: those that are left may be taken for alike.
+/// All suspects that use CPU, each with its part of what they use together (0..1); the greatest first.
 #[must_use]
-pub fn none_slept<'a>(waiting: &Waiting, suspects: impl Iterator<Item = &'a Tenant>) -> bool {
-    let tried = suspects.filter_map(|suspect| waiting.crowding(suspect, 0.0)?.relieved_cpus);
-    let (all, awake) = tried.fold((0, 0), |(all, awake), cpus| {
-        (all + 1, awake + u32::from(cpus >= waiting.awake_cpus()))
-    });
-    all >= 2 && awake == all
+pub fn parts<'a>(
+    waiting: &Waiting,
+    suspects: impl Iterator<Item = &'a Tenant>,
+) -> Vec<(Tenant, f64)> {
+    let of = |one: &'a Tenant| Some((one.clone(), waiting.crowding(one, 0.0)?.used_cpus));
+    let mut all: Vec<(Tenant, f64)> = suspects.filter_map(of).filter(|(_, c)| *c > 0.0).collect();
+    let whole_cpus: f64 = all.iter().map(|(_, cpus)| cpus).sum();
+    all.iter_mut().for_each(|(_, part)| *part /= whole_cpus);
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    all
 }
 
 /// Whether the victim stands behind somebody of whom it is not known yet whether he sleeps, since
@@ -151,110 +206,4 @@ pub fn undecided<'a>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::waiting::{Demand, WaitingParams};
-    use super::*;
-    use quell_types::Waits;
-    use std::collections::BTreeMap;
-
-    /// So many quarters of a second beside groups that never sleep, who use half a CPU each.
-    fn watched(groups: &[&str], quarters: usize) -> Waiting {
-        let mut waiting = Waiting::new(WaitingParams::default());
-        let names: Vec<Tenant> = groups.iter().map(|name| (*name).into()).collect();
-        waiting.keep(&names);
-        let behind = names.iter().map(|name| (name.clone(), 0.3)).collect();
-        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
-        let demands = asked(groups, 1.0);
-        (0..quarters).for_each(|_| waiting.see(&waits, &demands, 0.0));
-        waiting
-    }
-
-    fn asked(groups: &[&str], asked_cpus: f64) -> BTreeMap<Tenant, Demand> {
-        let demand = Demand { used_cpus: 0.5, asked_cpus };
-        groups.iter().map(|name| ((*name).into(), demand)).collect()
-    }
-
-    fn shown(waiting: &Waiting, groups: &[&str]) -> Vec<String> {
-        let names: Vec<Tenant> = groups.iter().map(|name| (*name).into()).collect();
-        let all = stood(waiting, names.iter(), &FindingParams::default());
-        all.iter().filter(|s| s.shown).map(|s| s.workload.to_string()).collect()
-    }
-
-    fn open(waiting: &Waiting, groups: &[&str]) -> Vec<(String, bool)> {
-        let names: Vec<Tenant> = groups.iter().map(|name| (*name).into()).collect();
-        let all = rivals(waiting, names.iter(), false, &FindingParams::default());
-        all.into_iter().map(|rival| (rival.workload.to_string(), rival.relieved)).collect()
-    }
-
-    #[test]
-    fn beside_a_rival_nobody_is_named_before_it_was_relieved() {
-        let both = ["loop", "rate"];
-        let mut waiting = watched(&both, 20);
-        assert_eq!(shown(&waiting, &both), Vec::<String>::new());
-        assert_eq!(open(&waiting, &both), [("loop".into(), false), ("rate".into(), false)]);
-        waiting.relieve(&asked(&["rate"], 0.7));
-        assert_eq!(shown(&waiting, &both), ["loop"], "who slept is no rival");
-        assert!(open(&waiting, &both).is_empty());
-    }
-
-    #[test]
-    fn who_does_not_sleep_when_relieved_is_named_and_the_other_waits_for_its_turn() {
-        let both = ["loop", "rate"];
-        let mut waiting = watched(&both, 20);
-        waiting.relieve(&asked(&["loop"], 1.0));
-        assert_eq!(shown(&waiting, &both), ["loop"]);
-        assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
-    }
-
-    #[test]
-    fn rivals_seem_alike_where_two_were_tried_and_neither_slept() {
-        let names = ["loop", "rate", "spin"];
-        let alike = |waiting: &Waiting| none_slept(waiting, names.map(Tenant::from).iter());
-        let mut waiting = watched(&names, 20);
-        assert!(!alike(&waiting), "nobody was tried");
-        waiting.relieve(&asked(&["loop"], 1.0));
-        assert!(!alike(&waiting), "one is none");
-        waiting.relieve(&asked(&["spin"], 1.0));
-        assert!(alike(&waiting));
-        waiting.relieve(&asked(&["rate"], 0.7));
-        assert!(!alike(&waiting));
-    }
-
-    #[test]
-    fn who_asks_for_most_is_relieved_first() {
-        let mut waiting = watched(&["loop", "rate"], 1);
-        let behind = ["loop", "rate"].map(|name| (name.into(), 0.3)).into();
-        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
-        let demands = asked(&["loop"], 1.0).into_iter().chain(asked(&["rate"], 1.6)).collect();
-        (0..20).for_each(|_| waiting.see(&waits, &demands, 0.0));
-        let both = [("rate".into(), false), ("loop".into(), false)];
-        assert_eq!(open(&waiting, &["loop", "rate"]), both);
-    }
-
-    #[test]
-    fn who_was_always_held_is_undecided_until_his_demand_was_seen() {
-        let undecided = |waiting: &Waiting| {
-            undecided(waiting, ["loop".into()].iter(), &FindingParams::default())
-        };
-        let mut waiting = watched(&["loop"], 1);
-        let behind = BTreeMap::from([("loop".into(), 0.3)]);
-        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
-        (0..40).for_each(|_| waiting.see(&waits, &BTreeMap::new(), 0.0));
-        assert!(undecided(&waiting) && shown(&waiting, &["loop"]).is_empty());
-        (0..8).for_each(|_| waiting.see(&waits, &asked(&["loop"], 1.0), 0.0));
-        assert!(!undecided(&waiting));
-        assert_eq!(shown(&waiting, &["loop"]), ["loop"]);
-    }
-
-    #[test]
-    fn one_alone_needs_no_relief_and_after_a_while_all_are_named() {
-        assert_eq!(shown(&watched(&["loop"], 20), &["loop"]), ["loop"]);
-        let both = ["loop", "rate"];
-        let mut waiting = watched(&both, 80);
-        assert_eq!(shown(&waiting, &both), both);
-        assert!(open(&waiting, &both).is_empty());
-        waiting.relieve(&asked(&["loop"], 1.0));
-        assert_eq!(shown(&waiting, &both), ["loop"], "it can be tried: the other is to be as well");
-        assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
-    }
-}
+mod tests;

@@ -29,7 +29,7 @@
 //! stand themselves. Who asks for less than a CPU shares; who asks for half of what another asks
 //! for stands behind that one himself. Where CPUs are short, who works at a fixed rate does not get to
 //! sleep either, and asks for a CPU too, though a part of one would do. That is told apart by a look:
-//! while its rivals are held it does sleep, which a loop never does.
+//! while the others are held it does sleep, which a loop never does.
 //!
 //! # Degradation
 //! Time that the hypervisor took away is nobody's: x shrinks by that share. A window in which the
@@ -57,7 +57,12 @@ pub struct WaitingParams {
     pub most_ratio: f64,
     /// CPUs that a group asks for, itself and its threads that stand, from which it does not sleep.
     pub awake_cpus: f64,
-    /// For so many seconds it counts what somebody asked for while rivals of it were held.
+    /// CPUs that a group has, never sleeping, from which it is not starved: more than who works at a
+    /// fixed rate wants in most cases, less than a loop has beside a service on two CPUs. Of 600 drawn
+    /// worlds that are overcommitted it names somebody innocent in none (in one with 0.7), and of 600
+    /// loops among such groups 457 (473).
+    pub taken_cpus: f64,
+    /// For so many seconds it counts what somebody asked for while others were held.
     pub relief_memory_s: f64,
 }
 
@@ -70,6 +75,7 @@ impl Default for WaitingParams {
             assumed_windows: 2.0,
             most_ratio: 20.0,
             awake_cpus: 0.9,
+            taken_cpus: 0.75,
             relief_memory_s: 300.0,
         }
     }
@@ -87,8 +93,17 @@ struct Sums {
     used_cpus: f64,
     asked_cpus: f64,
     awake: f64,
-    /// What it asked for when rivals of it were last held, and how many seconds ago.
-    relieved: Option<(f64, f64)>,
+    relieved: Option<Relieved>,
+}
+
+/// What a suspect asked for when others were last held.
+#[derive(Clone, Copy, Debug)]
+struct Relieved {
+    asked_cpus: f64,
+    /// Whether that tells what it wants.
+    tells: bool,
+    /// How many seconds ago.
+    age_s: f64,
 }
 
 impl Sums {
@@ -111,6 +126,18 @@ impl Sums {
         self.used_cpus = self.used_cpus * share + demand.used_cpus;
         self.asked_cpus = self.asked_cpus * share + demand.asked_cpus;
         self.awake = self.awake * share + awake;
+    }
+
+    /// What it had in the part of a stretch of time in which others were held, if it had what it
+    /// usually has in the rest.
+    fn while_held(&self, all: Demand, held_frac: f64) -> Demand {
+        if !(held_frac > 0.0 && held_frac < 1.0) || self.known <= 0.0 {
+            return all;
+        }
+        let of = |all: f64, usual: f64| ((all - (1.0 - held_frac) * usual) / held_frac).max(0.0);
+        let used_cpus = of(all.used_cpus, self.mean_demand(self.used_cpus));
+        let asked_cpus = of(all.asked_cpus, self.mean_demand(self.asked_cpus)).max(used_cpus);
+        Demand { used_cpus, asked_cpus }
     }
 
     /// Mean over the windows in which its demand is known.
@@ -146,8 +173,10 @@ pub struct Crowding {
     pub awake_frac: f64,
     /// Windows in which its demand is known, the old ones counting less.
     pub known_windows: f64,
-    /// CPUs that it asked for while rivals of it were held; none if they were not.
+    /// CPUs that it asked for while others were held, where that tells what it wants.
     pub relieved_cpus: Option<f64>,
+    /// Whether others were held to see it, whatever that told.
+    pub tried: bool,
 }
 
 /// Where the time of one victim's threads went.
@@ -233,11 +262,19 @@ impl Waiting {
         }
     }
 
-    /// Takes in what suspects asked for while rivals of theirs were held.
-    pub fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>) {
+    /// Takes in what suspects asked for and had in a stretch of time, in `held_frac` of which others
+    /// were held; in the rest of it they had what they usually have. Who sleeps then got what it
+    /// wanted. Who does not wants at least what it had: if that is most of a CPU it is told by it, else it
+    /// may be starved by those that ran.
+    pub fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>, held_frac: f64) {
         for (tenant, demand) in demands {
-            if let Some(sums) = self.suspects.get_mut(tenant) {
-                sums.relieved = Some((demand.asked_cpus, 0.0));
+            let Some(sums) = self.suspects.get_mut(tenant) else { continue };
+            let relieved = sums.while_held(*demand, held_frac);
+            let asked_cpus = relieved.asked_cpus;
+            let tells =
+                asked_cpus < self.params.awake_cpus || relieved.used_cpus >= self.params.taken_cpus;
+            if tells || !sums.relieved.is_some_and(|relieved| relieved.tells) {
+                sums.relieved = Some(Relieved { asked_cpus, tells, age_s: 0.0 });
             }
         }
     }
@@ -246,6 +283,12 @@ impl Waiting {
     #[must_use]
     pub fn awake_cpus(&self) -> f64 {
         self.params.awake_cpus
+    }
+
+    /// Whether so many CPUs are so much that who does not sleep with them is not starved.
+    #[must_use]
+    pub fn takes_most(&self, used_cpus: f64) -> bool {
+        used_cpus >= self.params.taken_cpus
     }
 
     /// The window is over. One in which the victim did nothing at all tells nothing.
@@ -275,8 +318,9 @@ impl Waiting {
                 Demand { used_cpus: mean(sum.used_cpus), asked_cpus: mean(sum.asked_cpus) }
             });
             sums.add(share, (x, effect_ln(x, all)), demand, self.params.awake_cpus);
-            let older = sums.relieved.map(|(cpus, age_s)| (cpus, age_s + window.seconds));
-            sums.relieved = older.filter(|(_, age_s)| *age_s <= self.params.relief_memory_s);
+            let older = |of: Relieved| Relieved { age_s: of.age_s + window.seconds, ..of };
+            let lately = |of: &Relieved| of.age_s <= self.params.relief_memory_s;
+            sums.relieved = sums.relieved.map(older).filter(lately);
         }
     }
 
@@ -315,7 +359,8 @@ impl Waiting {
             asked_cpus: sums.mean_demand(sums.asked_cpus),
             awake_frac: sums.mean_demand(sums.awake),
             known_windows: sums.known,
-            relieved_cpus: sums.relieved.map(|(asked_cpus, _)| asked_cpus),
+            relieved_cpus: sums.relieved.filter(|r| r.tells).map(|r| r.asked_cpus),
+            tried: sums.relieved.is_some(),
         };
         if x <= 0.0 {
             return Some(nothing);

@@ -10,7 +10,7 @@
 //! CPUs. It gets that as a CPU bandwidth of a short period, so that what it does is spread thinly,
 //! and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks
 //! show it within seconds, and the next term is twice as long. Who stops working, or leaves, is
-//! free at once.
+//! free at once. Who works in bursts is limited for many of them ([`terms`]).
 //!
 //! # Units
 //! CPUs; slowdowns as factors; seconds.
@@ -25,6 +25,7 @@
 //!   for each that is limited:
 //!       its budget follows what is learned of its harm
 //!       term over: free it, forget what is known of it     idle for 10 s: the same
+//!       works in bursts: its term is 16 of them at least, and idle is who stays away for three
 //! ```
 //!
 //! # Degradation
@@ -37,10 +38,10 @@
 //! | rule | when | what |
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
-//! | `look`, `burst` | a question is open | see `who` |
+//! | `look`, `look-now`, `burst` | a question is open | see `who` |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
-//! | `idle` | used less than half of its budget for 10 s | the same |
+//! | `idle` | used less than half of its budget for 10 s, or for three times as long as its bursts are apart | the same |
 //!
 //! Source: A-1, A-2, A-17, A-36; issue "Name the polluter and limit only it" (duty steering).
 
@@ -148,7 +149,9 @@ impl Culprit {
                     continue;
                 }
                 let budget_cpus = self.budget_cpus(culprit.harm_ln_per_cpu);
-                let charge = Charge { budget_cpus, used_cpus: used };
+                // Who works in bursts may rest just now.
+                let (in_bursts, apart_s) = self.who.pulse_of(name).unwrap_or((0.0, 0.0));
+                let charge = Charge { budget_cpus, used_cpus: used.max(in_bursts), apart_s };
                 let worse = charges.get(name).is_none_or(|c| budget_cpus < c.budget_cpus);
                 if worse {
                     charges.insert(name.clone(), charge);

@@ -1,4 +1,9 @@
 //! How long each culprit is limited, and to what.
+//!
+//! Who works in bursts is limited for many of them. Between two bursts it is idle, which is not to
+//! keep out of trouble, and each release costs the victim bursts until it is named again. So how far
+//! its bursts are apart is followed while it serves, from the time at which it works within its
+//! limit, and it is free once it stays away for some of them.
 
 use quell_types::{Tenant, Time};
 use std::collections::BTreeMap;
@@ -11,11 +16,22 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Who is convicted again within so many of its last terms gets a longer one.
 const LATELY_TERMS: f64 = 4.0;
 
+/// Who stays away for so many times as long as its bursts are apart does not work any more either.
+const IDLE_BURSTS: f64 = 3.0;
+/// Its term is at least as long as so many bursts are apart: it takes two of them to be named anew,
+/// so that free and limited time are to each other as in the first term of who works on and on, and
+/// is named anew after 3.5 s of 30.
+const TERM_BURSTS: f64 = 16.0;
+/// To be idle for less is no end of a burst.
+const REST: Duration = Duration::from_secs(1);
+
 /// What somebody who is named uses, and may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Charge {
     pub(super) budget_cpus: f64,
     pub(super) used_cpus: f64,
+    /// The longest time from one burst to the next; 0 if it is not known to work in bursts.
+    pub(super) apart_s: f64,
 }
 
 /// A term that is being served.
@@ -25,6 +41,49 @@ struct Term {
     since: Time,
     length_s: f64,
     idle_since: Option<Time>,
+    /// When its last burst began; the conviction counts as a begin.
+    burst: Time,
+    /// The longest time from one burst to the next, in seconds; 0 before the second.
+    apart_s: f64,
+}
+
+impl Term {
+    fn new(now: Time, charge: &Charge, length_s: f64) -> Self {
+        Self {
+            budget_cpus: charge.budget_cpus,
+            since: now,
+            length_s,
+            idle_since: None,
+            burst: now,
+            apart_s: charge.apart_s,
+        }
+    }
+
+    /// Follows what it uses.
+    fn see(&mut self, now: Time, used_cpus: f64) {
+        if used_cpus < IDLE_FRAC * self.budget_cpus {
+            self.idle_since.get_or_insert(now);
+            return;
+        }
+        if self.idle_since.take().is_some_and(|since| now.since(since) >= REST) {
+            self.apart_s = self.apart_s.max(now.since(self.burst).as_secs_f64());
+            self.burst = now;
+        }
+    }
+
+    fn length_s(&self, longest_s: f64) -> f64 {
+        self.length_s.max(TERM_BURSTS * self.apart_s).min(longest_s)
+    }
+
+    /// Why it is over, if it is.
+    fn over(&self, now: Time, longest_s: f64) -> Option<&'static str> {
+        let idle_s = IDLE.as_secs_f64().max(IDLE_BURSTS * self.apart_s);
+        let idle = |since: Time| now.since(since).as_secs_f64() >= idle_s;
+        if now.since(self.since).as_secs_f64() >= self.length_s(longest_s) {
+            return Some("served");
+        }
+        self.idle_since.is_some_and(idle).then_some("idle")
+    }
 }
 
 /// A term that is over.
@@ -59,12 +118,13 @@ impl Terms {
         for (name, charge) in charges {
             let length_s = self.length_s(name, now);
             match self.serving.get_mut(name) {
-                Some(term) => term.budget_cpus = charge.budget_cpus,
+                Some(term) => {
+                    term.budget_cpus = charge.budget_cpus;
+                    term.apart_s = term.apart_s.max(charge.apart_s);
+                }
                 None if charge.used_cpus <= charge.budget_cpus => continue,
                 None => {
-                    let budget_cpus = charge.budget_cpus;
-                    let term = Term { budget_cpus, since: now, length_s, idle_since: None };
-                    self.serving.insert(name.clone(), term);
+                    self.serving.insert(name.clone(), Term::new(now, charge, length_s));
                 }
             }
             budgets.push((name.clone(), charge.budget_cpus));
@@ -81,21 +141,13 @@ impl Terms {
     ) -> Vec<(Tenant, &'static str)> {
         let mut free = Vec::new();
         for (name, term) in &mut self.serving {
-            let used = used_cpus.get(name).copied().unwrap_or(0.0);
-            if used >= IDLE_FRAC * term.budget_cpus {
-                term.idle_since = None;
-            } else if term.idle_since.is_none() {
-                term.idle_since = Some(now);
-            }
-            if now.since(term.since).as_secs_f64() >= term.length_s {
-                free.push((name.clone(), "served"));
-            } else if term.idle_since.is_some_and(|since| now.since(since) >= IDLE) {
-                free.push((name.clone(), "idle"));
-            }
+            term.see(now, used_cpus.get(name).copied().unwrap_or(0.0));
+            free.extend(term.over(now, self.longest_s).map(|rule| (name.clone(), rule)));
         }
         for (name, _) in &free {
             if let Some(term) = self.serving.remove(name) {
-                self.records.insert(name.clone(), Record { ended: now, length_s: term.length_s });
+                let length_s = term.length_s(self.longest_s);
+                self.records.insert(name.clone(), Record { ended: now, length_s });
             }
         }
         free
@@ -116,7 +168,7 @@ mod tests {
     use crate::testing::at;
 
     fn charged(budget_cpus: f64, used_cpus: f64) -> BTreeMap<Tenant, Charge> {
-        [("jobs".into(), Charge { budget_cpus, used_cpus })].into()
+        [("jobs".into(), Charge { budget_cpus, used_cpus, apart_s: 0.0 })].into()
     }
 
     fn used(cpus: f64) -> BTreeMap<Tenant, f64> {
@@ -167,5 +219,55 @@ mod tests {
         terms.convict(at(0.0), &charged(0.1, 0.8));
         assert!(terms.end(at(1.0), &BTreeMap::new()).is_empty());
         assert_eq!(terms.end(at(11.0), &BTreeMap::new()).len(), 1);
+    }
+
+    /// Seconds from the conviction until it is free, if it works at its budget for half a second of
+    /// each so many, until then and so often.
+    fn bursts(apart_s: f64, count: f64) -> (f64, &'static str) {
+        let mut terms = Terms::new(30.0, 600.0);
+        assert_eq!(terms.convict(at(0.0), &charged(0.1, 0.8)).len(), 1);
+        for step in 0..10_000 {
+            let second = 0.25 * f64::from(step);
+            let works = second % apart_s < 0.5 && second < count * apart_s;
+            if let Some((_, rule)) =
+                terms.end(at(second), &used(if works { 0.1 } else { 0.0 })).first()
+            {
+                return (second, rule);
+            }
+        }
+        panic!("never free");
+    }
+
+    #[test]
+    fn who_works_in_bursts_is_limited_for_many_of_them_and_free_when_it_stays_away() {
+        assert_eq!(bursts(5.0, 1e3), (80.0, "served"), "16 bursts");
+        assert_eq!(bursts(1.5, 1e3), (30.0, "served"), "a first term");
+        let (second, rule) = bursts(5.0, 4.0);
+        assert_eq!(rule, "idle");
+        assert!((30.0..31.5).contains(&second), "the last at 15 s, then three times 5: {second}");
+        let (second, rule) = bursts(5.0, 1.0);
+        assert_eq!(rule, "idle");
+        assert!((10.0..11.0).contains(&second), "one burst has no period: {second}");
+        assert!(bursts(9.0, 1e3).0 >= 140.0, "rests below ten seconds");
+    }
+
+    #[test]
+    fn bursts_that_are_known_to_be_far_apart_are_waited_for() {
+        let mut terms = Terms::new(30.0, 600.0);
+        let far = Charge { budget_cpus: 0.1, used_cpus: 0.9, apart_s: 20.0 };
+        assert_eq!(terms.convict(at(0.0), &[("jobs".into(), far)].into()).len(), 1);
+        assert!((0..59).all(|s| terms.end(at(f64::from(s)), &used(0.0)).is_empty()));
+        assert_eq!(terms.end(at(60.0), &used(0.0)), [("jobs".into(), "idle")]);
+    }
+
+    #[test]
+    fn who_falls_short_of_its_budget_for_a_sample_does_not_work_in_bursts() {
+        let mut terms = Terms::new(30.0, 600.0);
+        assert_eq!(terms.convict(at(0.0), &charged(0.1, 0.8)).len(), 1);
+        let free = (0..200).find(|step| {
+            let cpus = if step % 40 == 20 { 0.0 } else { 0.1 };
+            !terms.end(at(0.25 * f64::from(*step)), &used(cpus)).is_empty()
+        });
+        assert_eq!(free, Some(120), "30 s");
     }
 }

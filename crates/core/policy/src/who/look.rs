@@ -1,8 +1,7 @@
 //! Looks that are on their way.
 
-use quell_model::blame::Demand;
+use super::relief::Relief;
 use quell_types::{Tenant, Time};
-use std::collections::BTreeMap;
 
 /// A look that is on its way.
 #[derive(Clone, Debug)]
@@ -11,14 +10,4 @@ pub(super) struct Look {
     pub(super) since: Time,
     pub(super) groups: Vec<Tenant>,
     pub(super) relief: Option<Relief>,
-}
-
-/// Rivals that are not held while others are.
-#[derive(Clone, Debug)]
-pub(super) struct Relief {
-    pub(super) watched: Vec<Tenant>,
-    /// Whether all rivals but one are held.
-    pub(super) all: bool,
-    /// What they asked for; none before it was seen.
-    pub(super) demands: Option<BTreeMap<Tenant, Demand>>,
 }

@@ -8,26 +8,32 @@
 //! # Idea
 //! [`quell_model::blame`] says what evidence is worth; this law gathers it. Most comes for free:
 //! each sample tells how much every suspect used, what the victim's requests cost, and behind whom
-//! its threads stood for a CPU. What that leaves open is settled by looks: a set of suspects is held for two chips between two in which
-//! it runs, 50 ms in all, and the victim's CPU time per request is compared. Suspects pay for looks
-//! from a bank that fills with 1 % of their time, so nobody loses more than that.
+//! its threads stood for a CPU. What that leaves open is settled by looks: a set of suspects is held for
+//! two chips between two in which it runs, 50 ms in all, and the victim's CPU time per request is
+//! compared. Suspects pay for looks from a bank that fills with 1 % of their time, so nobody loses more
+//! than that.
 //!
 //! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
 //! (`who/reporters.rs`), at most 1 % of it. Each look takes one along into its hold.
 //!
-//! Where several never sleep beside the service, each may be the cause or only starved by the others.
-//! All of these *rivals* but one are held for 0.2 s, once for each: who sleeps then asks for less than
-//! its turn. Who asks for most comes first. Where banks no longer pay for that, as many as can are held,
-//! and who does not sleep all the same is not told by it, unless none ever slept that was tried.
-//! Until that is settled, or ten seconds are over, other looks leave their banks alone.
+//! Who never sleeps beside the service may be the cause, or only starved by the others, also by those
+//! who do sleep. So the others are held for 0.2 s, and these *rivals*, as many as there are CPUs for, are
+//! watched, even if there is only one: who sleeps then gets what it wants, and is innocent; who has most
+//! of a CPU and does not sleep never does ([`quell_model::blame::rivals`]). Who asks for most and has
+//! most comes first. Where banks no longer pay for all others, as many as can are held. Until that is
+//! settled, other looks leave the banks alone. What rivals want together may be more than there is: then
+//! nobody is named, and the finding says that the CPU is overcommitted.
+//!
+//! To hold the rival itself as well, and to see the service wait less, would tell nothing more: behind whom
+//! it stood the scheduler says, and where others take the place of who is held it waits all the same.
 //!
 //! # How long it takes
 //! Who takes the CPU is named by what is seen without any look, of samples of 0.25 s: three seconds of
 //! watching (groups have their phases), in them six samples in which it was not held, so that it is
-//! known what it asks for, and so many that its effect is certain to 99 %. Where there are rivals,
-//! half a second more for each that is watched alone before the culprit is; these looks begin as soon
-//! as the demands are known, within the three seconds. A sample that the law does not see costs its
-//! 0.25 s, and the trace of a look with it two seconds more, in which those that were held
+//! known what it asks for, and so many that its effect is certain to 99 %. Each look at rivals takes half
+//! a second; they begin as soon as the demands are known, within the three seconds, so that two fit in
+//! there. A sample that the law does not see costs its 0.25 s, and the trace of a look with it two
+//! seconds more, in which those that were held
 //! count as held: the engine therefore tells of all traces (`Due` in `quell-control`).
 //!
 //! # Units
@@ -41,8 +47,8 @@
 //!   if none was played:        each victim learns from drift, and for CPI²
 //!   each victim learns behind whom it stood
 //!   if a look that relieved rivals has ended: each victim learns what these asked for meanwhile
-//!   if rivals are there, and it is open who of them is to blame: hold all but the greediest of whom
-//!       it is, and stop
+//!   if there are rivals of whom it is open what they want: hold all others but the greediest, as many as
+//!       there are CPUs for, and stop
 //!   if no look is on its way and the last one is long enough ago:
 //!       for each victim, least looked at first:
 //!           set = those about whom its hypotheses disagree most, of those who can pay
@@ -55,20 +61,25 @@
 //! | rule | when |
 //! |---|---|
 //! | `look` | a set of suspects is held for a moment, for the victim that is named in its inputs |
-//! | `relieve` | rivals are held for a moment, so that it shows what another wants |
+//! | `look-now` | the same, since that victim is slow for this moment |
+//! | `relieve` | others are held for a moment, so that it shows what rivals want |
 //! | `burst` | a reporter times its accesses on an idle CPU, within the hold of a look or between looks |
 //!
 //! # Degradation
 //! Without a freezer, or for a group that has none, correlation alone speaks and nobody is named
 //! for anything but the CPU; where the kernel does not tell behind whom threads stand, nobody is
-//! named for that. A service without requests is judged by its waits alone. Too few requests in a chip: chips grow up to
-//! 100 ms, and below that rate nobody is named. Without an idle CPU no reporter runs, and `resource`
-//! says no more than memory or CPU.
+//! named for that. Without a freezer, or where samples are too rare to see what is asked for within a
+//! look, who never sleeps is named for the CPU after ten seconds without having been watched. A service
+//! without requests is judged by its waits alone. Too few requests in a chip: chips grow up to 100 ms, and
+//! below that rate nobody is named. Without an idle CPU no reporter runs, and `resource` says no more than
+//! memory or CPU.
 //!
 //! Source.
 
 mod look;
+mod now;
 mod params;
+mod relief;
 mod reporters;
 mod series;
 mod victim;
@@ -77,27 +88,20 @@ pub use params::WhoParams;
 
 use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
-use look::{Look, Relief};
-use quell_model::blame::{Candidate, Finding, Rival};
+use look::Look;
+use quell_model::blame::{Candidate, Finding};
 use quell_types::{
     BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
     Wish,
 };
+use relief::{RELIEF, RELIEF_CHIP, RELIEF_SAMPLE_S, Relief};
 use reporters::Reporters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use victim::{Victim, cpus, demands};
+use victim::{Victim, cpus};
 
 /// Suspects run, are held twice as long, and run again: what drifts steadily cancels out.
 const CODE: [bool; 4] = [true, false, false, true];
-/// Rivals are held first, since they are not compared: it is looked at who is not held.
-const RELIEF: [bool; 2] = [false, true];
-/// For so long: who works at a fixed rate has caught up by then.
-const RELIEF_CHIP: Duration = Duration::from_millis(200);
-/// The longest sample in which so much shows.
-const RELIEF_SAMPLE_S: f64 = 0.3;
-/// So many of these can always be paid for.
-const RELIEFS: f64 = 2.0;
 /// Chips in which they are held.
 const HELD_CHIPS: u64 = 2;
 /// The release comes at the latest this many times the planned length after the start.
@@ -113,6 +117,8 @@ pub struct Who {
     victims: BTreeMap<Tenant, Victim>,
     held_time: HeldTime,
     playing: Option<Look>,
+    /// Looks at what rivals want that told nothing, in a row.
+    void_reliefs: u32,
     next_id: u64,
     /// Whether nobody was held in the last sample.
     clean: bool,
@@ -143,6 +149,7 @@ impl Who {
             params,
             victims: BTreeMap::new(),
             playing: None,
+            void_reliefs: 0,
             next_id: 1,
             clean: true,
         }
@@ -160,6 +167,7 @@ impl Who {
         let held = self.held(seen);
         self.clean = held.is_empty();
         self.see_relief(seen, &held);
+        let patient = self.may_relieve(setup);
         self.victims.retain(|name, _| seen.services.contains_key(name));
         for (name, service) in &seen.services {
             if service.present.is_err() || service.restarted {
@@ -168,8 +176,10 @@ impl Who {
             let new = || Victim::new(name);
             let victim = self.victims.entry(name.clone()).or_insert_with(new);
             victim.face(&suspects);
+            victim.wait_for_looks(patient);
             victim.see(seen, service, &held);
             seen.experiments.iter().for_each(|trace| victim.take(trace));
+            victim.feel(seen, service, &cpus);
             // Another law's looks are known of when they end.
             if self.playing.is_some() || !seen.experiments.is_empty() {
                 victim.interrupt();
@@ -195,30 +205,17 @@ impl Who {
         mine.chain(chips.flat_map(|chip| chip.group_cpu_ns.keys())).cloned().collect()
     }
 
-    /// The first sample after rivals were held shows what the others want. One that comes later
-    /// than the whole look shows nothing: the rivals run again.
-    fn see_relief(&mut self, seen: &Observation, held: &BTreeSet<Tenant>) {
-        let Some(look) = &mut self.playing else { return };
-        let late = seen.time.since(look.since) >= RELIEF_CHIP * RELIEF.len() as u32;
-        if let Some(relief) = look.relief.as_mut().filter(|relief| relief.demands.is_none()) {
-            let mut demands = if late { BTreeMap::new() } else { demands(seen, held) };
-            demands.retain(|tenant, _| relief.watched.contains(tenant));
-            relief.demands = Some(demands);
-        }
-    }
-
-    /// Forgets a look that ended, was refused, or was lost. What rivals asked for counts if the
+    /// Forgets a look that ended, was refused, or was lost. What was asked for in it counts if the
     /// others really were held.
     fn follow(&mut self, seen: &Observation) {
         let Some(look) = &self.playing else { return };
         let trace = seen.experiments.iter().find(|trace| trace.id == look.id);
-        if let (Some(trace), Some(relief)) = (trace, &look.relief)
-            && let (None, Some(demands)) = (&trace.aborted, &relief.demands)
-        {
-            self.victims.values_mut().for_each(|victim| victim.relieve(demands, relief.all));
+        if trace.is_none() && seen.time.since(look.since) <= LOST {
+            return;
         }
-        if trace.is_some() || seen.time.since(look.since) > LOST {
-            self.playing = None;
+        let held = trace.is_some_and(|trace| trace.aborted.is_none());
+        if let Some(relief) = self.playing.take().and_then(|look| look.relief) {
+            self.learn_relief(&relief, held);
         }
     }
 
@@ -227,49 +224,22 @@ impl Who {
         if self.playing.is_some() || !self.params.looks {
             return None;
         }
-        if let Some((groups, watched)) = self.relief(setup, seen) {
-            let relief = Some(Relief { all: watched.len() == 1, watched, demands: None });
-            let chip_us = RELIEF_CHIP.as_micros() as u64;
-            return Some(self.play(seen, ("relieve", &RELIEF), chip_us, groups, relief));
+        if let Some(look) = self.look_now(setup, seen) {
+            return Some(look);
+        }
+        match self.relief(setup) {
+            Some((groups, relief)) if seen.interval_s <= RELIEF_SAMPLE_S => {
+                let chip_us = RELIEF_CHIP.as_micros() as u64;
+                return Some(self.play(seen, ("relieve", &RELIEF), chip_us, groups, Some(relief)));
+            }
+            Some(_) => self.void_reliefs = self.void_reliefs.saturating_add(1),
+            None => {}
         }
         // What a suspect wants shows only in samples in which it was not held.
         if !self.clean && self.victims.values().any(Victim::is_undecided) {
             return None;
         }
-        let mut order: Vec<(&Tenant, &Victim)> = self.victims.iter().collect();
-        order.sort_by_key(|(_, victim)| victim.looks());
-        let found = order.into_iter().find_map(|(name, victim)| {
-            let chip_us = self.chip_us(victim.requests_per_s()?)?;
-            let held = Duration::from_micros(HELD_CHIPS * chip_us);
-            let candidates = self.candidates(setup, seen, held);
-            let set = victim.choose(&candidates, held);
-            (!set.is_empty()).then(|| (name.clone(), chip_us, set))
-        });
-        let (name, chip_us, set) = found?;
-        self.victims.get_mut(&name)?.looked();
-        Some(self.play(seen, ("look", &CODE), chip_us, set, None))
-    }
-
-    /// Rivals to be held, and those who are watched meanwhile: one of whom it is not known yet what
-    /// it wants, at least.
-    fn relief(&self, setup: &Setup, seen: &Observation) -> Option<(Vec<Tenant>, Vec<Tenant>)> {
-        if seen.interval_s > RELIEF_SAMPLE_S {
-            return None;
-        }
-        let held_s = RELIEF_CHIP.as_secs_f64();
-        let pays = |rival: &&Rival| {
-            let frozen = Knob::Frozen { tenant: rival.workload.clone() };
-            self.held_time.pays(&rival.workload, held_s) && setup.controls(&frozen)
-        };
-        self.victims.values().find_map(|victim| {
-            let rivals = victim.rivals(false);
-            rivals.iter().filter(|rival| !rival.relieved).find_map(|one| {
-                let (held, watched): (Vec<_>, Vec<_>) =
-                    rivals.iter().partition(|rival| *rival != one && pays(rival));
-                let names = |of: Vec<&Rival>| of.into_iter().map(|r| r.workload.clone()).collect();
-                (!held.is_empty()).then(|| (names(held), names(watched)))
-            })
-        })
+        self.look_then(setup, seen)
     }
 
     /// Begins a look: its groups pay for it.
@@ -300,12 +270,11 @@ impl Who {
 
     /// Those who may be held now: they work, they have a freezer, and their bank pays.
     fn candidates(&self, setup: &Setup, seen: &Observation, held: Duration) -> Vec<Candidate> {
-        let rivals = self.victims.values().flat_map(|victim| victim.rivals(true));
-        let rivals: BTreeSet<Tenant> = rivals.map(|rival| rival.workload).collect();
+        let saved = self.saved_looks();
         let may = |(tenant, batch): (&Tenant, &BatchObservation)| {
             let cpus = batch.cpu.as_ref().ok()?.0;
             let frozen = Knob::Frozen { tenant: tenant.clone() };
-            let saved = if rivals.contains(tenant) { RELIEFS } else { 0.0 };
+            let saved = saved.get(tenant).copied().unwrap_or(0.0);
             let needed_s = held.as_secs_f64() + saved * RELIEF_CHIP.as_secs_f64();
             let pays = self.held_time.pays(tenant, needed_s);
             (cpus >= self.params.least_cpus && pays && setup.controls(&frozen))

@@ -104,9 +104,10 @@ fn a_look_that_is_lost_does_not_stop_all_others() {
 }
 
 /// Ten seconds in which the service uses 0.4 CPUs and, for each group, so many of its threads stand
-/// behind it while it asks for so many CPUs.
+/// behind it while it asks for so many CPUs. Nobody can be held.
 fn crowded(groups: &[(&str, f64, f64)]) -> Finding {
     let setup = groups.iter().fold(setup(2).service("web", 10.0, 4000.0), |s, g| s.batch(g.0));
+    let setup = setup.without(|knob| matches!(knob, Knob::Frozen { .. }));
     let (setup, mut who) = (setup.build(), Who::new(WhoParams::default()));
     let behind: BTreeMap<Tenant, f64> = groups.iter().map(|g| (g.0.into(), g.1)).collect();
     for step in 0..40 {
@@ -138,11 +139,9 @@ fn who_has_the_cpu_is_named_without_requests_or_freezer() {
 #[test]
 fn who_stands_since_its_quota_is_spent_asks_for_no_more() {
     let finding = crowded(&[("quota", 0.5, 3.0), ("spin", 0.3, 1.5)]);
-    let mut found: Vec<_> =
-        finding.culprits.iter().map(|c| (c.workload.as_str(), c.status)).collect();
-    found.sort_by_key(|(name, _)| *name);
-    let wanted = [("quota", Standing::Suspected), ("spin", Standing::Named)];
-    assert_eq!(found, wanted, "{finding:?}");
+    assert_eq!(named(&finding), ["spin"], "{finding:?}");
+    assert_eq!(finding.culprits.len(), 1, "it has what it may ask for: {finding:?}");
+    assert!(finding.evidence[1].contains("shared with quota"), "{finding:?}");
 }
 
 #[test]
@@ -179,12 +178,12 @@ fn one_that_listens_proposes_nothing_and_knows_who_has_the_cpu() {
     assert_eq!(finding.culprits[0].workload.as_str(), "spin", "{finding:?}");
 }
 
-/// Seven seconds in which these stand in the victim's way and ask for so many CPUs, and for `relieved`
-/// while others are held. Every `relieve` is played, and seen in the next sample, or only in the one
+/// Seven seconds in which these stand in the victim's way and ask for so many CPUs, and for the first
+/// of `relieved` while others are held, of which they have the second. Every `relieve` is played, and seen in the next sample, or only in the one
 /// after that. Answers with who was held, look by look, and what is said in the end.
 fn rivals_of_seven_seconds(
     groups: &[(&str, f64)],
-    relieved: f64,
+    relieved: (f64, f64),
     late: bool,
 ) -> (Vec<Vec<Tenant>>, Finding) {
     let setup = groups.iter().fold(setup(2).service("web", 10.0, 4000.0), |s, g| s.batch(g.0));
@@ -202,8 +201,8 @@ fn rivals_of_seven_seconds(
         let seen = observe(&setup, 0.25 * f64::from(step)).cpu("web", 0.4);
         let mut seen = seen.of("web", |s| s.waits = Ok(waits));
         for (name, asks) in groups {
-            let asks = if held.is_empty() { *asks } else { relieved };
-            seen = seen.cpu(name, 0.3).of_batch(name, |b| b.standing = Ok(asks - 0.3));
+            let (asks, has) = if held.is_empty() { (*asks, 0.3) } else { relieved };
+            seen = seen.cpu(name, has).of_batch(name, |b| b.standing = Ok(asks - has));
         }
         let mut seen = seen.done();
         let ended = |id| ExperimentTrace { id, chips: vec![], aborted: None };
@@ -227,7 +226,7 @@ fn named(finding: &Finding) -> Vec<&str> {
 #[test]
 fn of_rivals_who_asks_for_most_is_watched_first() {
     let groups = [("nap", 1.0), ("spin", 1.9), ("rate", 1.0)];
-    let (looks, finding) = rivals_of_seven_seconds(&groups, 1.0, false);
+    let (looks, finding) = rivals_of_seven_seconds(&groups, (1.0, 0.8), false);
     assert_eq!(looks[0], [Tenant::from("nap"), Tenant::from("rate")], "{looks:?}");
     assert!(named(&finding).contains(&"spin"), "{finding:?}");
 }
@@ -235,12 +234,24 @@ fn of_rivals_who_asks_for_most_is_watched_first() {
 #[test]
 fn who_sleeps_when_relieved_is_acquitted_and_a_sample_that_comes_after_the_look_tells_nothing() {
     let groups = [("loop", 1.0), ("rate", 1.0)];
-    let (looks, finding) = rivals_of_seven_seconds(&groups, 1.0, false);
+    let (looks, finding) = rivals_of_seven_seconds(&groups, (1.0, 0.8), false);
     assert_eq!((looks.len(), named(&finding).len()), (2, 2), "{finding:?}");
-    let (looks, finding) = rivals_of_seven_seconds(&groups, 0.5, false);
-    assert_eq!((looks.len(), named(&finding)), (1, vec!["rate"]), "it starved the other");
-    let (looks, finding) = rivals_of_seven_seconds(&groups, 1.0, true);
+    let (looks, finding) = rivals_of_seven_seconds(&groups, (0.5, 0.4), false);
+    assert_eq!((looks.len(), named(&finding)), (2, vec![]), "they starve each other: {finding:?}");
+    assert_eq!(finding.cause, Cause::Overcommitted, "{finding:?}");
+    let (looks, finding) = rivals_of_seven_seconds(&groups, (1.0, 0.8), true);
     assert!(looks.len() >= 2 && named(&finding).is_empty(), "{looks:?}: {finding:?}");
+}
+
+#[test]
+fn the_only_one_who_never_sleeps_is_named_only_if_it_does_not_while_others_are_held_either() {
+    let groups = [("last", 1.0), ("nap", 0.7), ("doze", 0.6)];
+    let (looks, finding) = rivals_of_seven_seconds(&groups, (1.0, 0.8), false);
+    assert_eq!(looks[0], [Tenant::from("doze"), Tenant::from("nap")], "{looks:?}");
+    assert_eq!((looks.len(), named(&finding)), (1, vec!["last"]), "{finding:?}");
+    let (looks, finding) = rivals_of_seven_seconds(&groups, (0.6, 0.5), false);
+    assert_eq!((looks.len(), named(&finding)), (1, vec![]), "the others starved it: {finding:?}");
+    assert_eq!((finding.cause, finding.culprits.len()), (Cause::Overcommitted, 0), "{finding:?}");
 }
 
 #[test]

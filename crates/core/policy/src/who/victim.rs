@@ -1,9 +1,9 @@
 //! What is known about one service's suffering.
 
 use quell_model::blame::{
-    Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Demand, Evidence, Finding,
-    FindingParams, Guilt, GuiltParams, MeasureParams, Measurer, Rival, Signal, VictimSigns,
-    Waiting, WaitingParams, choose, judge, none_slept, rivals, undecided,
+    Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Demand, Evidence, Felt, Finding,
+    FindingParams, Guilt, GuiltParams, MeasureParams, Measurer, PulseParams, Pulses, Rival, Signal,
+    VictimSigns, Waiting, WaitingParams, choose, judge, parts, rivals, undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,8 +60,10 @@ impl Witness {
 pub(super) struct Victim {
     work: Witness,
     latency: Witness,
+    pulses: Pulses,
     cpi2: Cpi2,
     waiting: Waiting,
+    params: FindingParams,
     looks: u32,
     requests_per_s: Option<f64>,
     finding: Option<Finding>,
@@ -72,8 +74,10 @@ impl Victim {
         Self {
             work: Witness::new(name, Signal::Work),
             latency: Witness::new(name, Signal::Latency),
+            pulses: Pulses::new(name.clone(), PulseParams::default()),
             cpi2: Cpi2::new(Cpi2Params::default()),
             waiting: Waiting::new(WaitingParams::default()),
+            params: FindingParams::default(),
             looks: 0,
             requests_per_s: None,
             finding: None,
@@ -84,6 +88,7 @@ impl Victim {
     pub(super) fn face(&mut self, suspects: &[Tenant]) {
         self.work.guilt.keep(suspects);
         self.latency.guilt.keep(suspects);
+        self.pulses.keep(suspects);
         self.waiting.keep(suspects);
     }
 
@@ -91,6 +96,7 @@ impl Victim {
     pub(super) fn forget(&mut self, suspect: &Tenant) {
         self.work.guilt.forget(suspect);
         self.latency.guilt.forget(suspect);
+        self.pulses.forget(suspect);
         self.waiting.forget(suspect);
     }
 
@@ -98,6 +104,21 @@ impl Victim {
     pub(super) fn take(&mut self, trace: &ExperimentTrace) {
         self.work.take(trace);
         self.latency.take(trace);
+        // Most looks say nothing of slow moments.
+        let _ = self.pulses.take(trace);
+    }
+
+    /// Feels whether it is slow for a moment, after the looks that came with this sample.
+    pub(super) fn feel(
+        &mut self,
+        seen: &Observation,
+        service: &ServiceObservation,
+        cpus: &BTreeMap<Tenant, f64>,
+    ) {
+        if let (Some(qps), Ok(used)) = (self.requests_per_s, &service.cpu) {
+            let requests = qps * seen.interval_s;
+            self.pulses.feel(Felt { time: seen.time, cost_s: used.0 / qps, requests }, cpus);
+        }
     }
 
     /// A look was played meanwhile: what drifted did not do so by itself.
@@ -124,25 +145,35 @@ impl Victim {
         }
     }
 
-    /// Learns what suspects asked for while rivals of theirs were held: `all` of them, or some. With
-    /// some, who did not sleep may be starved by the others.
-    pub(super) fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>, all: bool) {
-        let tells = all || none_slept(&self.waiting, self.work.guilt.suspects().iter());
-        let mut demands = demands.clone();
-        demands.retain(|_, demand| tells || demand.asked_cpus < self.waiting.awake_cpus());
-        self.waiting.relieve(&demands);
+    /// Whether nobody is named for the CPU of whom it was not seen what he wants, however long that takes.
+    pub(super) fn wait_for_looks(&mut self, patient: bool) {
+        let usual_s = FindingParams::default().relief_patience_s;
+        self.params.relief_patience_s = if patient { f64::INFINITY } else { usual_s };
     }
 
-    /// Those behind whom it stands who never sleep, if it is open which of them are to blame.
+    /// Of what suspects use, the share that is too little to starve anybody.
+    pub(super) fn unheld_frac(&self) -> f64 {
+        self.params.unheld_frac
+    }
+
+    /// Learns what suspects asked for and had in a sample in so much of which others were held.
+    pub(super) fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>, held_frac: f64) {
+        self.waiting.relieve(demands, held_frac);
+    }
+
+    /// Those behind whom it stands who never sleep, if others may starve them.
     pub(super) fn rivals(&self, early: bool) -> Vec<Rival> {
-        let suspects = self.work.guilt.suspects().iter();
-        rivals(&self.waiting, suspects, early, &FindingParams::default())
+        rivals(&self.waiting, self.work.guilt.suspects().iter(), early, &self.params)
+    }
+
+    /// All suspects that use CPU, each with its part of what they use, the greatest first.
+    pub(super) fn parts(&self) -> Vec<(Tenant, f64)> {
+        parts(&self.waiting, self.work.guilt.suspects().iter())
     }
 
     /// Whether it stands behind somebody of whom samples without a hold have to tell more.
     pub(super) fn is_undecided(&self) -> bool {
-        let suspects = self.work.guilt.suspects().iter();
-        undecided(&self.waiting, suspects, &FindingParams::default())
+        undecided(&self.waiting, self.work.guilt.suspects().iter(), &self.params)
     }
 
     /// Learns from a sample in which nothing was played.
@@ -200,7 +231,9 @@ impl Victim {
         let (work, latency) = (&self.work.guilt, &self.latency.guilt);
         let waiting = &self.waiting;
         let evidence = Evidence { work, latency, cpus, correlated: &correlated, waiting };
-        self.finding = Some(judge(&evidence, &signs, &FindingParams::default()));
+        let mut finding = judge(&evidence, &signs, &self.params);
+        self.pulses.tell(&mut finding, &self.params);
+        self.finding = Some(finding);
     }
 
     pub(super) fn looked(&mut self) {
@@ -217,6 +250,35 @@ impl Victim {
 
     pub(super) fn finding(&self) -> Option<Finding> {
         self.finding.clone()
+    }
+
+    /// Whether it is slow for a moment: what can be told of that, can be told now.
+    pub(super) fn is_slow(&self) -> bool {
+        self.pulses.is_slow()
+    }
+
+    /// Whether it is, or was, slow for a moment.
+    pub(super) fn has_moments(&self) -> bool {
+        self.pulses.is_slow() || self.pulses.count() > 0
+    }
+
+    /// Those whom to hold next for so long, so that it shows who makes it slow just now; empty if
+    /// that would tell nothing.
+    pub(super) fn choose_now(&self, candidates: &[Candidate], held: Duration) -> Vec<Tenant> {
+        let Some(requests_per_s) = self.requests_per_s.filter(|_| self.is_slow()) else {
+            return Vec::new();
+        };
+        let variance = self.pulses.variance(requests_per_s * held.as_secs_f64());
+        choose(self.pulses.guilt(), candidates, variance, &ChooseParams::default())
+    }
+
+    /// The CPUs that somebody uses who is shown to make it slow for moments, while it does; and the
+    /// longest time in seconds from one moment to the next.
+    pub(super) fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
+        let named = self.pulses.named(&FindingParams::default());
+        let culprit = named.into_iter().find(|culprit| culprit.workload == *suspect)?;
+        let used_cpus = libm::log(culprit.slowdown) / culprit.harm_ln_per_cpu;
+        Some((used_cpus, self.pulses.apart_s()?))
     }
 
     /// Those whom to hold next for so long; empty if that would tell nothing. Harm comes first,

@@ -3,7 +3,7 @@
 use super::{Job, Jobs, job};
 use crate::kernel::{CacheCapacity, CacheShare, Code, InstructionCache, Memory};
 use crate::region::{Region, available_bytes};
-use crate::{Options, PressureError};
+use crate::{Options, PressureError, Resource};
 use quell_types::{Cache, CacheKind, Topology};
 use std::sync::Arc;
 
@@ -61,6 +61,18 @@ fn private(
 
 fn l2(options: &Options, topology: &Topology, cpu: Option<u32>) -> Result<Target, PressureError> {
     private(options, topology, cpu, (2, CacheKind::Unified))
+}
+
+/// Bytes of the cache of a core's own that a capacity kernel presses on, as far as it is known;
+/// none for other kernels.
+pub(crate) fn own_bytes(options: &Options, topology: &Topology, cpu: u32) -> Option<u64> {
+    let level = match options.resource {
+        Resource::L1Data => (1, CacheKind::Data),
+        Resource::L1Instruction => (1, CacheKind::Instruction),
+        Resource::L2Capacity => (2, CacheKind::Unified),
+        _ => return None,
+    };
+    private(options, topology, Some(cpu), level).ok().map(|target| target.size_bytes)
 }
 
 fn targets(

@@ -9,8 +9,6 @@ use crate::{Options, PageSize, PressureError, Resource, tlb};
 use quell_types::{CpuSet, Topology};
 use std::sync::Arc;
 
-/// Entries of the second-level TLB where the processor does not tell: as many as the largest have.
-const LIKELY_ENTRIES: u64 = 4096;
 /// Memory for broken streams where the second-level cache is unknown.
 const LIKELY_PREFETCH: u64 = 4 << 20;
 
@@ -18,7 +16,7 @@ const LIKELY_PREFETCH: u64 = 4 << 20;
 pub(super) fn tlb(options: &Options, cpus: &[Option<u32>]) -> Result<Jobs, PressureError> {
     let mut jobs = Jobs::default();
     let told = options.tlb_entries.or_else(tlb::entries);
-    let entries = told.unwrap_or(LIKELY_ENTRIES);
+    let entries = told.unwrap_or(tlb::LIKELY_ENTRIES);
     jobs.notes.push(match told {
         Some(entries) => format!("second-level TLB of {entries} entries"),
         None => format!("the processor does not tell its TLB: {entries} entries taken as likely"),

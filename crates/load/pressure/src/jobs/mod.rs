@@ -6,6 +6,8 @@ mod memory;
 mod network;
 mod storage;
 
+pub(crate) use caches::own_bytes;
+
 use crate::kernel::{self, Integer, Kernel, Power, Units};
 use crate::{Options, PressureError, Resource, Sink, Stop, affinity};
 use quell_types::Topology;

@@ -69,15 +69,26 @@ impl Code {
     }
 
     /// Runs the first `lines` of the order.
-    fn run(&self, lines: usize) {
-        let lines = lines.clamp(1, self.lines) as u64;
-        // SAFETY: `first` is the offset of a line; the lines are a function in the C convention that
-        // changes only its argument's register, one scratch register and the flags, and ends after
-        // `lines` lines, of which there are as many.
+    pub(crate) fn run(&self, lines: usize) {
+        self.run_from(self.first, lines);
+    }
+
+    /// Runs `lines` from this line (of [`Code::lines`]) on, in the order.
+    pub(crate) fn run_from(&self, line: usize, lines: usize) {
+        let (line, lines) = (line % self.lines, lines.clamp(1, self.lines) as u64);
+        // SAFETY: `line` is one of the lines, which lie side by side from `base` on; entered at
+        // any of them they are a function in the C convention that changes only its argument's
+        // register, one scratch register and the flags, and ends after `lines` lines, of which
+        // there are as many, since the last leads to the first.
         unsafe {
-            let entry = self.base.as_ptr().add(self.first * LINE);
+            let entry = self.base.as_ptr().add(line * LINE);
             std::mem::transmute::<*mut u8, Pass>(entry)(lines);
         }
+    }
+
+    /// How many lines there are.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines
     }
 }
 
@@ -264,6 +275,17 @@ mod tests {
             let work = kernel.burst().unwrap();
             assert!(work > 0 && work.is_multiple_of(lines), "{work}");
             assert_eq!(kernel.probe().unwrap().accesses, lines);
+        }
+    }
+
+    #[test]
+    fn it_can_be_entered_anywhere() {
+        let code = Code::generate(4 << 10).unwrap();
+        assert_eq!(code.lines(), 64);
+        // Whoever did not come back would not get here.
+        for line in 0..70 {
+            code.run_from(line, 1);
+            code.run_from(line, 1000);
         }
     }
 

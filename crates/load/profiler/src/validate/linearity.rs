@@ -58,9 +58,11 @@ fn look(
     stop: &Stop,
 ) -> Result<f64, ProfileError> {
     let mut at = |observer: &mut Observer, level: f64| {
-        kernel.turn_to(percent(level));
-        settle(kernel, stop)?;
-        observer.see(kernel, window, stop)
+        if !observer.presses_itself() {
+            kernel.turn_to(percent(level));
+            settle(kernel, stop)?;
+        }
+        observer.see(kernel, percent(level), window, stop)
     };
     let seen = at(observer, level)?;
     let Some(reference) = observer.reference() else { return Ok(seen) };

@@ -7,8 +7,8 @@ use crate::desk::pause;
 use crate::trial::Mark;
 use crate::victim::{Habit, Victim};
 use crate::{ProfileError, Subject};
-use quell_pressure::{Resource, Running, Stop};
-use quell_types::{CacheKind, CpuSet, Topology};
+use quell_pressure::{Intensity, Resource, Running, Stop};
+use quell_types::{CpuSet, Topology};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,11 @@ pub(super) enum Observer {
 
 /// The chase that sees memory: far larger than what a cache gives one of many tenants.
 const MEMORY_CHASE: usize = 64 << 20;
-/// The chase that sees what lies between the second level and memory.
-const CACHE_CHASE: usize = 4 << 20;
+/// The chase that sees what lies between the second level and memory: so many times the second
+/// level, of which it then finds little there.
+const BEYOND_L2: u64 = 8;
+/// The same where the second level is unknown.
+const LIKELY_BETWEEN: usize = 8 << 20;
 
 impl Observer {
     /// The best one there is for a kernel.
@@ -42,20 +45,19 @@ impl Observer {
         stop: &Stop,
     ) -> Result<Observer, ProfileError> {
         let other = options.seats.workload.first(1);
-        let same = options.seats.pressure.first(1);
         let victim = |bytes| Victim::start("chase", Habit::Chase(bytes), &other, stop);
-        let probe = |cpus: &CpuSet, bytes, stride| Prober::start(cpus, bytes, stride);
         Ok(match resource {
             Resource::MemoryBandwidth => Observer::Victim(victim(MEMORY_CHASE)?),
-            Resource::LlcBandwidth => Observer::Victim(victim(CACHE_CHASE)?),
+            Resource::LlcBandwidth => Observer::Victim(victim(between(topology, &other))?),
             Resource::LlcCapacity => match llc_bytes(options, topology) {
-                Some(bytes) => Observer::Probe(probe(&other, bytes, 64)?),
+                Some(bytes) => Observer::Probe(Prober::beside(&other, bytes)?),
                 None => Observer::OwnFootprint,
             },
-            Resource::L1Data => cache(1, &same, topology)?,
-            Resource::L2Capacity => cache(2, &same, topology)?,
-            Resource::Tlb => Observer::Probe(probe(&same, TLB_REACH, 4096)?),
-            Resource::L1Instruction => Observer::OwnFootprint,
+            Resource::L1Data | Resource::L1Instruction | Resource::L2Capacity | Resource::Tlb => {
+                let own = options.options(resource, &options.seats.pressure);
+                Prober::in_place(own, topology, stop)?
+                    .map_or(Observer::OwnFootprint, Observer::Probe)
+            }
             Resource::MemoryCapacity => {
                 Observer::Level("resident memory of the process", Box::new(resident))
             }
@@ -107,10 +109,17 @@ impl Observer {
         }
     }
 
-    /// What it sees in a window of this length.
+    /// Whether it lets a kernel of its own work in place of the running one.
+    pub(super) fn presses_itself(&self) -> bool {
+        matches!(self, Observer::Probe(prober) if prober.is_in_place())
+    }
+
+    /// What it sees in a window of this length beside pressure of this intensity, to which the
+    /// kernel was turned unless the observer [presses itself](Observer::presses_itself).
     pub(super) fn see(
         &mut self,
         kernel: &mut Running,
+        intensity: Intensity,
         window: Duration,
         stop: &Stop,
     ) -> Result<f64, ProfileError> {
@@ -136,31 +145,22 @@ impl Observer {
                 read().ok_or_else(|| ProfileError::Stalled((*what).to_owned()))
             }
             Observer::Victim(victim) => Ok(victim.speed(window)?.by_wall),
-            Observer::Probe(prober) => prober.see(window, stop),
+            Observer::Probe(prober) => prober.see(intensity, window, stop),
         }
     }
+}
+
+/// Bytes of a chase that mostly misses what these CPUs have for themselves.
+fn between(topology: &Topology, cpus: &CpuSet) -> usize {
+    let l2 = cpus.iter().next().and_then(|cpu| topology.cache(cpu, 2).ok());
+    let bytes = l2.and_then(|cache| usize::try_from(BEYOND_L2 * cache.size_bytes).ok());
+    bytes.unwrap_or(LIKELY_BETWEEN).min(MEMORY_CHASE)
 }
 
 fn llc_bytes(options: &ValidateOptions, topology: &Topology) -> Option<usize> {
     let told = topology.llc.first().map(|llc| llc.size_bytes);
     usize::try_from(options.pressure.llc_bytes.or(told)?).ok()
 }
-
-/// A probe of a core's own cache of this level, on the same core.
-fn cache(level: u32, cpus: &CpuSet, topology: &Topology) -> Result<Observer, ProfileError> {
-    let cpu = cpus.iter().next().unwrap_or(0);
-    let fits = |c: &&quell_types::Cache| {
-        c.level == level && c.kind != CacheKind::Instruction && c.cpus.contains(cpu)
-    };
-    let bytes = topology.caches.iter().find(fits).map(|cache| cache.size_bytes as usize);
-    match bytes {
-        Some(bytes) => Ok(Observer::Probe(Prober::start(cpus, bytes, 64)?)),
-        None => Ok(Observer::OwnFootprint),
-    }
-}
-
-/// Pages enough for any second-level TLB of today.
-const TLB_REACH: usize = 2048 * 4096;
 
 /// Resident pages of this process, in bytes.
 fn resident() -> Option<f64> {

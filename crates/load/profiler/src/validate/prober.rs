@@ -1,11 +1,11 @@
-//! Timed prime and probe: how much of a cache somebody else took.
+//! Timed prime and probe, on a thread of its own: how much of a cache somebody else took.
 
 use crate::ProfileError;
 use crate::stats::median;
-use crate::victim::Chase;
-use quell_pressure::{Stop, bind_all};
-use quell_types::CpuSet;
-use rustix::time::{ClockId, clock_gettime};
+use quell_pressure::{
+    InPlace, Intensity, Look, Options, PressureError, PrimeProbe, Stop, bind_all,
+};
+use quell_types::{CpuSet, Topology};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,8 +16,6 @@ const MOST_PROBED: usize = 64 << 20;
 const SHORT_GAP: Duration = Duration::from_millis(2);
 /// What a kernel needs to fill a line of a larger one, with lines that it touches twice.
 const FILL_A_LINE: Duration = Duration::from_nanos(40);
-/// A probe in which the thread was off its CPU for longer is not one.
-const INTERRUPTED: Duration = Duration::from_micros(20);
 /// Attempts at a probe without an interruption.
 const ATTEMPTS: usize = 4;
 
@@ -25,39 +23,52 @@ const ATTEMPTS: usize = 4;
 /// the more of them were driven out, the longer.
 pub(super) struct Prober {
     words: String,
-    ask: Sender<()>,
-    answers: Receiver<f64>,
+    in_place: bool,
+    ask: Sender<Intensity>,
+    answers: Receiver<Result<f64, PressureError>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Prober {
-    /// On these CPUs, over so many bytes with a line every `stride`: 64 for a cache, a page's size
-    /// for translations.
-    pub(super) fn start(
+    /// Over a cache of so many bytes, on these CPUs, beside a kernel on others. A cache that is too
+    /// large to be filled is probed in part.
+    pub(super) fn beside(cpus: &CpuSet, bytes: usize) -> Result<Prober, ProfileError> {
+        let make = move || Ok(Some(Bench::beside(bytes)?));
+        let made = Prober::start(cpus, false, make)?;
+        made.ok_or_else(gone)
+    }
+
+    /// On the kernel's CPU, in turns with a kernel of its own; none for what cannot be probed so.
+    pub(super) fn in_place(
+        options: Options,
+        topology: &Topology,
+        stop: &Stop,
+    ) -> Result<Option<Prober>, ProfileError> {
+        let (cpus, topology, stop) = (options.cpus.first(1), topology.clone(), stop.clone());
+        let make = move || Ok(InPlace::of(&options, &topology, &stop)?.map(Bench::InPlace));
+        Prober::start(&cpus, true, make)
+    }
+
+    fn start(
         cpus: &CpuSet,
-        bytes: usize,
-        stride: usize,
-    ) -> Result<Prober, ProfileError> {
-        let (ask, orders) = channel::<()>();
+        in_place: bool,
+        make: impl FnOnce() -> Result<Option<Bench>, PressureError> + Send + 'static,
+    ) -> Result<Option<Prober>, ProfileError> {
+        let (ask, orders) = channel();
         let (tell, answers) = channel();
-        let (cpus, bytes) = (cpus.clone(), bytes.min(MOST_PROBED));
-        let body = move || {
-            if bind_all(&cpus).is_err() {
-                return;
+        let (ready, is_ready) = channel();
+        let cpus = cpus.clone();
+        let body = move || match bind_all(&cpus).and_then(|()| make()) {
+            Ok(Some(mut bench)) => {
+                let _ = ready.send(Ok(Some(bench.words())));
+                orders.iter().take_while(|&at| tell.send(bench.once(at)).is_ok()).for_each(drop);
             }
-            let mut bench = Bench::new(bytes, stride);
-            for () in orders {
-                if tell.send(bench.once()).is_err() {
-                    return;
-                }
-            }
+            other => _ = ready.send(other.map(|_| None)),
         };
         let named = std::thread::Builder::new().name("quell-probe".to_owned());
         let thread = named.spawn(body).map_err(|e| ProfileError::subject("a probe", e))?;
-        let (what, size) =
-            if stride > 64 { ("pages", bytes / stride) } else { ("KiB", bytes >> 10) };
-        let words = format!("timed prime and probe of {size} {what}");
-        Ok(Prober { words, ask, answers, thread: Some(thread) })
+        let words = is_ready.recv().map_err(|_| gone())??;
+        Ok(words.map(|words| Prober { words, in_place, ask, answers, thread: Some(thread) }))
     }
 
     /// What it is, for people.
@@ -65,16 +76,26 @@ impl Prober {
         &self.words
     }
 
-    /// The median time of an access, in ns, of as many primes and probes as fit the window.
-    pub(super) fn see(&mut self, window: Duration, stop: &Stop) -> Result<f64, ProfileError> {
-        let gone = || ProfileError::Stalled("the probe".to_owned());
+    /// Whether the kernel is its own: then no other is to be let run.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.in_place
+    }
+
+    /// The median time of an access, in ns, of as many primes and probes as fit the window; beside
+    /// pressure of this intensity, which only one in place has to be told.
+    pub(super) fn see(
+        &mut self,
+        intensity: Intensity,
+        window: Duration,
+        stop: &Stop,
+    ) -> Result<f64, ProfileError> {
         let (begun, mut times) = (Instant::now(), Vec::new());
         while times.is_empty() || begun.elapsed() < window {
             if stop.requested() {
                 return Err(ProfileError::Stopped);
             }
-            self.ask.send(()).map_err(|_| gone())?;
-            times.push(self.answers.recv().map_err(|_| gone())?);
+            self.ask.send(intensity).map_err(|_| gone())?;
+            times.push(self.answers.recv().map_err(|_| gone())??);
         }
         median(&times).ok_or_else(gone)
     }
@@ -90,72 +111,93 @@ impl Drop for Prober {
     }
 }
 
+fn gone() -> ProfileError {
+    ProfileError::Stalled("the probe".to_owned())
+}
+
 /// What a prober fills and times.
-struct Bench {
-    chase: Chase,
-    lines: u64,
-    gap: Duration,
+enum Bench {
+    /// The kernel works elsewhere, meanwhile.
+    Beside { lines: PrimeProbe, gap: Duration },
+    /// The kernel works here, in turns.
+    InPlace(InPlace),
 }
 
 impl Bench {
-    fn new(bytes: usize, stride: usize) -> Bench {
-        let lines = (bytes / stride) as u32;
-        let gap = SHORT_GAP.max(FILL_A_LINE * lines);
-        Bench { chase: Chase::new(bytes, stride), lines: lines.into(), gap }
+    fn beside(bytes: usize) -> Result<Bench, PressureError> {
+        let lines = PrimeProbe::lines(bytes.min(MOST_PROBED))?;
+        let gap = SHORT_GAP.max(FILL_A_LINE * u32::try_from(lines.count()).unwrap_or(u32::MAX));
+        Ok(Bench::Beside { lines, gap })
     }
 
-    /// Nanoseconds an access after the kernel had the gap for itself. On the kernel's own CPU the
-    /// probe may lose the CPU to it midway; that one is done again, and after some of them the
-    /// shortest stands.
-    fn once(&mut self) -> f64 {
+    fn words(&self) -> String {
+        match self {
+            Bench::Beside { lines, .. } => {
+                format!("timed prime and probe of {} KiB on the other CPU", lines.count() / 16)
+            }
+            Bench::InPlace(kernel) => kernel.words().to_owned(),
+        }
+    }
+
+    /// Nanoseconds an access after the kernel had its time. A probe that lost the CPU midway is done
+    /// again, and after some of them the shortest stands.
+    fn once(&mut self, intensity: Intensity) -> Result<f64, PressureError> {
         let mut best = f64::INFINITY;
         for _ in 0..ATTEMPTS {
-            let (ns, interrupted) = self.probe();
-            if !interrupted {
-                return ns;
+            let look = self.look(intensity)?;
+            if !look.interrupted {
+                return Ok(look.access_ns);
             }
-            best = best.min(ns);
+            best = best.min(look.access_ns);
         }
-        best
+        Ok(best)
     }
 
-    /// One prime and probe, and whether it was interrupted. The way back begins with what was
-    /// touched last: what is still there is found before a miss can drive it out, so each line that
-    /// the kernel took counts once.
-    fn probe(&mut self) -> (f64, bool) {
-        self.chase.steps(2 * self.lines);
-        std::thread::sleep(self.gap);
-        let (ran, begun) = (on_cpu(), Instant::now());
-        self.chase.steps_back(self.lines);
-        let (took, ran) = (begun.elapsed(), on_cpu().saturating_sub(ran));
-        let ns = took.min(ran).as_nanos() as f64 / self.lines as f64;
-        (ns, took > ran + INTERRUPTED)
+    fn look(&mut self, intensity: Intensity) -> Result<Look, PressureError> {
+        match self {
+            Bench::Beside { lines, gap } => {
+                lines.prime();
+                std::thread::sleep(*gap);
+                Ok(lines.probe())
+            }
+            Bench::InPlace(kernel) => kernel.look(intensity),
+        }
     }
-}
-
-/// The CPU time of this thread.
-fn on_cpu() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quell_pressure::Resource;
 
     #[test]
     fn a_probe_answers_and_ends() {
         let cpus = quell_pressure::allowed_cpus().unwrap().first(1);
-        for (bytes, stride) in [(48 << 10, 64), (8 << 20, 64), (64 * 4096, 4096)] {
-            let mut prober = Prober::start(&cpus, bytes, stride).unwrap();
-            let stop = Stop::new().unwrap();
-            assert!(prober.see(Duration::from_millis(1), &stop).unwrap() > 0.0);
+        let stop = Stop::new().unwrap();
+        let mut options = Options::new(Resource::L1Data);
+        (options.cpus, options.cache_bytes) = (cpus.clone(), Some(32 << 10));
+        let topology = Topology::default();
+        let in_place = Prober::in_place(options.clone(), &topology, &stop).unwrap().unwrap();
+        let beside = Prober::beside(&cpus, 8 << 20).unwrap();
+        for (mut prober, own, words) in
+            [(in_place, true, "32 KiB, same thread"), (beside, false, "8192 KiB on the other CPU")]
+        {
+            assert!(prober.words().ends_with(words), "{}", prober.words());
+            assert_eq!(prober.is_in_place(), own);
+            let seen = prober.see(Intensity::FULL, Duration::from_millis(1), &stop).unwrap();
+            assert!(seen > 0.0);
         }
+        options.resource = Resource::Integer;
+        assert!(Prober::in_place(options, &topology, &stop).unwrap().is_none());
+        assert!(Prober::beside(&CpuSet::of(60_000), 1 << 20).is_err());
     }
 
     #[test]
     fn more_lines_have_more_time_to_be_taken() {
-        let gap = |bytes| Bench::new(bytes, 64).gap;
+        let gap = |bytes| match Bench::beside(bytes).unwrap() {
+            Bench::Beside { gap, .. } => gap,
+            Bench::InPlace(_) => Duration::ZERO,
+        };
         assert_eq!(gap(48 << 10), SHORT_GAP);
         assert!(gap(16 << 20) > 2 * SHORT_GAP);
     }

@@ -105,7 +105,7 @@ impl Linux {
         // What cannot be read leaves no CPU idle, which is said when a burst is asked for.
         if let Ok(times) = self.machine.cpu_times_by_cpu() {
             let busy = times.into_iter().map(|(cpu, times)| (cpu, times.busy_ns + times.steal_ns));
-            self.reporting.idle.see(clock::now(), busy.collect());
+            self.reporting.idle.see(clock::now(), busy);
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) struct Shape {
     pub(crate) cpus: Vec<CpuPlace>,
     pub(crate) domain_cpus: Vec<Mask>,
     pub(crate) domain_node: Vec<usize>,
+    pub(crate) domain_socket: Vec<usize>,
     pub(crate) node_socket: Vec<usize>,
     pub(crate) socket_server: Vec<usize>,
     /// Latency of an access from node to node, as a multiple of a local one.
@@ -53,6 +54,9 @@ impl Shape {
             domain_cpus: (0..machine.domains()).map(in_domain).collect(),
             domain_node: (0..machine.domains())
                 .map(|d| d / machine.domains_per_node as usize)
+                .collect(),
+            domain_socket: (0..machine.domains())
+                .map(|d| d / (machine.domains_per_node * machine.nodes_per_socket) as usize)
                 .collect(),
             node_socket: (0..nodes).map(|n| n / machine.nodes_per_socket as usize).collect(),
             socket_server: (0..machine.sockets())

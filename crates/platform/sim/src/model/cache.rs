@@ -170,14 +170,12 @@ impl CacheState {
             let kept = if all > region.bytes { region.bytes / all } else { 1.0 };
             for (held, grown) in region.held.iter_mut().zip(&region.grown) {
                 let next = grown * kept;
-                // Most holders stand still, and a division is dear.
-                if next != *held {
-                    moved = moved.max((next - *held).abs() / whole);
-                    *held = next;
-                }
+                let change = (next - *held).abs();
+                moved = if change > moved { change } else { moved };
+                *held = next;
             }
         }
-        moved
+        moved / whole
     }
 }
 

@@ -187,7 +187,7 @@ impl Body {
 
     /// Sees how busy CPUs were, at a sample.
     pub(super) fn see_idle_cpus(&mut self) {
-        let busy = (0..).zip(self.world.cpus.iter().map(|cpu| cpu.busy_ns)).collect();
+        let busy = (0..).zip(self.world.cpus.iter().map(|cpu| cpu.busy_ns));
         self.reporting.idle.see(Time(self.world.now), busy);
     }
 }

@@ -1,25 +1,53 @@
 //! Temperatures of cores apart (S-8).
 
 use super::World;
+use crate::machine::Power;
+use crate::mask::Mask;
 
-impl World {
-    /// Lets each CPU's part of its core's heat follow what it did.
-    pub(super) fn warm_cores(&mut self, span_ns: f64) {
-        let power = &self.machine.power;
-        let seconds = span_ns / 1e9;
-        let part = seconds / (seconds + power.time_constant_s);
-        for (heat, warmth_w) in self.heat.iter_mut().zip(&mut self.warmth_w) {
-            let watts = power.core_w * std::mem::take(heat) / span_ns;
-            *warmth_w += part * (watts - *warmth_w);
-        }
+/// What each CPU's thread adds to the heat of its core.
+#[derive(Clone, Debug)]
+pub(super) struct Heat {
+    /// By CPU: power units times nanoseconds since the last tick.
+    made: Vec<f64>,
+    /// CPUs that made any since then.
+    makers: Mask,
+    /// By CPU: power of its thread alone, smoothed over the time constant of heat, in watts.
+    warmth_w: Vec<f64>,
+}
+
+impl Heat {
+    pub(super) fn new(cpus: usize) -> Self {
+        Self { made: vec![0.0; cpus], makers: Mask::default(), warmth_w: vec![0.0; cpus] }
     }
 
+    /// A CPU ran: power units times nanoseconds.
+    pub(super) fn add(&mut self, cpu: usize, heat: f64) {
+        self.made[cpu] += heat;
+        self.makers.insert(cpu);
+    }
+
+    /// Lets each CPU's part of its core's heat follow what it did since the last tick.
+    pub(super) fn settle(&mut self, span_ns: f64, power: &Power) {
+        // Most CPUs are idle, and a division is dear.
+        for cpu in std::mem::take(&mut self.makers).iter() {
+            self.made[cpu] = power.core_w * self.made[cpu] / span_ns;
+        }
+        let seconds = span_ns / 1e9;
+        let part = seconds / (seconds + power.time_constant_s);
+        for (watts, warmth_w) in self.made.iter_mut().zip(&mut self.warmth_w) {
+            *warmth_w += part * (std::mem::take(watts) - *warmth_w);
+        }
+    }
+}
+
+impl World {
     /// The temperature of each CPU: its socket's, and what its core is warmer by than the socket's
     /// cores are on average.
     pub(crate) fn celsius(&self) -> Vec<f64> {
         let core_w = |cpu: usize| {
-            let sibling = self.shape.cpus[cpu].sibling.map_or(0.0, |s| self.warmth_w[s]);
-            self.warmth_w[cpu] + sibling
+            let warmth_w = &self.heat.warmth_w;
+            let sibling = self.shape.cpus[cpu].sibling.map_or(0.0, |s| warmth_w[s]);
+            warmth_w[cpu] + sibling
         };
         let mut sums = vec![(0.0, 0.0); self.sockets.len()];
         for (cpu, place) in self.shape.cpus.iter().enumerate() {

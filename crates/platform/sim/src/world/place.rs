@@ -18,10 +18,10 @@ impl World {
         let group = &self.groups[of.group];
         let (allowed, before) = (group.cpus, of.cpu);
         let stays = allowed.contains(before);
-        let free = allowed.and(&self.free);
-        if stays && free.contains(before) && self.whole_core_free(before) {
+        if stays && self.free.contains(before) && self.whole_core_free(before) {
             return before;
         }
+        let free = allowed.and(&self.free);
         let near = self.shape.domain_cpus[self.shape.cpus[before].domain];
         let near_free = free.and(&near);
         if let Some(core) = near_free.iter().find(|cpu| self.whole_core_free(*cpu)) {

@@ -1,6 +1,6 @@
 //! Groups, services and programs join and leave.
 
-use super::{Cell, Group, NEVER, Service, State, Thread, Work, World, pages};
+use super::{Cell, Group, NEVER, Service, State, Thread, Work, World, cost, pages};
 use crate::random::Stream;
 use crate::scene::{Scene, SimService};
 use crate::workload::Program;
@@ -52,6 +52,7 @@ impl World {
     ) -> usize {
         let work = self.slot(Work {
             group,
+            access: cost::AccessCost::of(program, &self.machine),
             program: program.clone(),
             phase: 0,
             alive: true,

@@ -92,7 +92,7 @@ impl World {
         let of = &self.groups[group];
         let parked = |t: &&usize| self.threads[**t].state == State::Parked;
         let threads = of.threads.iter().filter(parked).count();
-        threads.min(of.cpus.len()) as u64
+        of.cpus.len_up_to(threads) as u64
     }
 
     /// Takes all threads of a group off their CPUs.

@@ -50,7 +50,7 @@ impl World {
         if let Some(limit) = &mut self.lock_limit {
             limit.count(self.now, span * state.locks_per_ns);
         }
-        self.heat[cpu] += span * state.units;
+        self.heat.add(cpu, span * state.units);
         state.busy_ns += passed;
         self.busy_ns += passed;
         let index = thread.work * self.caches.len() + place.domain;

@@ -6,7 +6,7 @@
 
 use super::World;
 use crate::load::Load;
-use crate::random::Stream;
+use crate::random::{LogNormal, Stream};
 use crate::scene::SimService;
 use quell_types::LogHistogram;
 use std::collections::VecDeque;
@@ -24,8 +24,8 @@ pub(crate) struct Service {
     waiting: VecDeque<(u64, f64)>,
     random: Stream,
     load: Load,
-    instructions: f64,
-    variation: f64,
+    /// Of a request, in instructions.
+    size: LogNormal,
     request_bytes: u32,
     response_bytes: u32,
     /// Whether a request comes at the next arrival, or only the rate is looked at.
@@ -50,8 +50,7 @@ impl Service {
             waiting: VecDeque::new(),
             random,
             load: service.load.clone(),
-            instructions: service.instructions,
-            variation: service.variation,
+            size: LogNormal::new(service.instructions, service.variation),
             request_bytes: service.request_bytes,
             response_bytes: service.response_bytes,
             comes: false,
@@ -96,7 +95,7 @@ impl World {
     fn take_request(&mut self, service: usize) {
         let now = self.now;
         let of = &mut self.services[service];
-        let work = of.random.log_normal(of.instructions, of.variation).max(1.0);
+        let work = of.random.log_normal(&of.size).max(1.0);
         match of.idle.pop() {
             Some(worker) => {
                 self.threads[worker].arrived = now;

@@ -1,11 +1,11 @@
-//! The hardware, solved anew from what ran since the last tick (S-4 to S-8).
+//! What ran since the last tick is accounted, and the hardware moves on by as much (S-4 to S-8).
 
-use super::{Cell, Work, World};
-use crate::model::memory::{Demand, queueing, utilisation};
+use super::World;
+use super::cost::{Cell, LINE};
+use crate::mask::Mask;
+use crate::model::memory::Demands;
 use crate::workload::Phase;
 
-/// Bytes of a cache line.
-const LINE: f64 = 64.0;
 /// Ticks grow while no cost of a running program and no occupancy changes by more than this share
 /// in one, so costs within a tick are right within half of it, or so.
 const STILL: f64 = 0.01;
@@ -13,19 +13,29 @@ const STILL: f64 = 0.01;
 const MOVING: f64 = 0.02;
 /// The most of all time that bus locks can block (S-6).
 const MOST_BLOCKED: f64 = 0.95;
-/// Rounds of solving nodes one after the other, where memory is remote.
-const ROUNDS: usize = 3;
-
 /// Ticks grow up to this many times while nothing changes.
 pub(super) const STRETCH: u64 = 32;
 
 /// Buffers that live from tick to tick.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
+    /// Bytes/s that came into caches, by domain and program; nothing between two ticks.
     inserts: Vec<f64>,
+    /// What each program can hold at most, as it was when it last ran.
     most: Vec<f64>,
-    demands: Vec<Demand>,
+    pub(super) demands: Demands,
     offered: Vec<f64>,
+}
+
+/// What there is to do after a tick in which this ran.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ran {
+    /// Domains into whose caches something came.
+    domains: Mask,
+    /// Whether bus locks were made.
+    locks: bool,
+    /// Whether something was sent without looking whether there is room.
+    sends: bool,
 }
 
 impl World {
@@ -36,11 +46,11 @@ impl World {
         self.ticked = self.now;
         let mut moved = 0.0f64;
         if span_ns > 0.0 {
-            self.count_traffic();
-            moved = self.step_caches(span_ns / 1e9);
-            self.step_locks(span_ns);
+            let ran = self.count_traffic(span_ns / 1e9);
+            moved = self.step_caches(span_ns / 1e9, ran.domains);
+            self.step_locks(span_ns, ran.locks);
             moved = moved.max(self.step_sockets(span_ns));
-            self.step_links();
+            self.step_links(ran.sends);
             self.step_pages(span_ns);
         }
         self.epoch += 1;
@@ -65,63 +75,58 @@ impl World {
     }
 
     /// The phase in which a cell's program is.
-    fn phase_of(&self, cell: &Cell) -> &Phase {
+    pub(super) fn phase_of(&self, cell: &Cell) -> &Phase {
         let work = &self.works[cell.work];
         &work.program.phases[work.phase]
     }
 
-    fn count_traffic(&mut self) {
+    /// Counts what moved between caches and memory.
+    fn count_traffic(&mut self, seconds: f64) -> Ran {
+        let (works, mut ran) = (self.works.len(), Ran::default());
+        self.scratch.inserts.resize(works * self.caches.len(), 0.0);
+        self.scratch.most.resize(works, 0.0);
         for index in &self.active {
-            let lines = self.phase_of(&self.cells[*index]).lines_per_miss();
-            let cell = &mut self.cells[*index];
-            cell.bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
-            self.groups[self.works[cell.work].group].traffic_bytes += cell.bytes * lines;
-            self.traffic_bytes += cell.bytes * lines;
+            let cell = &self.cells[*index];
+            let (work, of) = (cell.work, &self.works[cell.work]);
+            let phase = &of.program.phases[of.phase];
+            let bytes = cell.instructions * cell.mpki / 1000.0 * LINE;
+            let moved = bytes * phase.lines_per_miss();
+            self.scratch.inserts[cell.domain * works + work] = bytes / seconds;
+            self.scratch.most[work] = phase.working_set_bytes;
+            ran.domains.insert(cell.domain);
+            ran.locks |= phase.split_locks_per_s > 0.0;
+            ran.sends |= phase.blind_egress_per_ki() > 0.0;
+            self.groups[of.group].traffic_bytes += moved;
+            self.traffic_bytes += moved;
         }
+        ran
     }
 
     /// Lets occupancies follow insertions; answers the largest change. Where nobody inserts,
     /// nothing changes.
-    fn step_caches(&mut self, seconds: f64) -> f64 {
-        let mut moved = 0.0f64;
-        let mut inserts = std::mem::take(&mut self.scratch.inserts);
-        let mut most = std::mem::take(&mut self.scratch.most);
-        // Only of what ran is the working set looked at.
-        most.resize(self.works.len(), 0.0);
-        for index in &self.active {
-            let cell = &self.cells[*index];
-            most[cell.work] = self.phase_of(cell).working_set_bytes;
+    fn step_caches(&mut self, seconds: f64, domains: Mask) -> f64 {
+        let (works, mut moved) = (self.works.len(), 0.0f64);
+        let Scratch { inserts, most, .. } = &mut self.scratch;
+        for domain in domains.iter() {
+            let here = &mut inserts[domain * works..][..works];
+            moved = moved.max(self.caches[domain].step(seconds, here, most));
+            here.fill(0.0);
         }
-        for (domain, cache) in self.caches.iter_mut().enumerate() {
-            inserts.clear();
-            inserts.resize(self.works.len(), 0.0);
-            let here = self.active.iter().map(|index| &self.cells[*index]);
-            let mut any = false;
-            for cell in here.filter(|cell| cell.domain == domain) {
-                inserts[cell.work] = cell.bytes / seconds;
-                any = true;
-            }
-            if any {
-                moved = moved.max(cache.step(seconds, &inserts, &most));
-            }
-        }
-        (self.scratch.inserts, self.scratch.most) = (inserts, most);
         moved
-    }
-
-    fn socket_of(&self, domain: usize) -> usize {
-        self.shape.node_socket[self.shape.domain_node[domain]]
     }
 
     /// The share of time in which bus locks block each server's memory (S-6). A program makes them
     /// as fast as it makes progress, together no more than the bus has time for.
-    fn step_locks(&mut self, span_ns: f64) {
+    fn step_locks(&mut self, span_ns: f64, any: bool) {
+        if !any && self.server_blocked.iter().all(|blocked| *blocked == 0.0) {
+            return;
+        }
         self.server_blocked.fill(0.0);
         for index in 0..self.active.len() {
             let cell = &self.cells[self.active[index]];
             let locks = self.phase_of(cell).split_locks_per_s;
             if locks > 0.0 {
-                let socket = self.socket_of(cell.domain);
+                let socket = self.shape.domain_socket[cell.domain];
                 let rate_per_ns = locks / 1e9 * cell.effective_ns / span_ns;
                 let hold_ns = self.machine.bus_lock_cycles / self.sockets[socket].ghz();
                 self.server_blocked[self.shape.socket_server[socket]] += rate_per_ns * hold_ns;
@@ -130,6 +135,9 @@ impl World {
         for (blocked, room) in self.server_blocked.iter_mut().zip(&mut self.lock_room) {
             *room = if *blocked > MOST_BLOCKED { MOST_BLOCKED / *blocked } else { 1.0 };
             *blocked = blocked.min(MOST_BLOCKED);
+        }
+        for (domain, socket) in self.shape.domain_socket.iter().enumerate() {
+            self.open[domain] = 1.0 - self.server_blocked[self.shape.socket_server[*socket]];
         }
     }
 
@@ -148,12 +156,15 @@ impl World {
             }
         }
         if self.machine.power_sensor {
-            self.warm_cores(span_ns);
+            self.heat.settle(span_ns, &self.machine.power);
         }
         moved
     }
 
-    fn step_links(&mut self) {
+    fn step_links(&mut self, sends: bool) {
+        if !sends && self.links.is_empty() {
+            return;
+        }
         let mut offered = std::mem::take(&mut self.scratch.offered);
         offered.clear();
         offered.resize(self.groups.len(), 0.0);
@@ -176,191 +187,6 @@ impl World {
             link.step(self.now, &here);
         }
         self.scratch.offered = offered;
-    }
-
-    /// Cycles and waits of what ran, with memory controllers loaded by it; answers the largest
-    /// change of a cost.
-    fn solve(&mut self, span_ns: f64) -> f64 {
-        let active = std::mem::take(&mut self.active);
-        for index in &active {
-            self.cost_of_core(*index);
-        }
-        let remote = active.iter().any(|i| !self.works[self.cells[*i].work].pages.is_empty());
-        for _ in 0..if remote { ROUNDS } else { 1 } {
-            if span_ns > 0.0 {
-                for node in 0..self.node_load.len() {
-                    self.load_node(&active, node, span_ns);
-                }
-                self.load_links(&active, span_ns);
-            }
-            for index in &active {
-                self.cost_of_memory(*index);
-            }
-        }
-        let mut moved = 0.0f64;
-        for index in &active {
-            let cell = &mut self.cells[*index];
-            let cost = cell.cycles + cell.waiting_ns;
-            moved = moved.max((cost / cell.before - 1.0).abs());
-            (cell.before, cell.priced) = (cost, self.epoch);
-        }
-        self.active = active;
-        moved
-    }
-
-    /// Costs of a program where it has not run of late, with the hardware as it stands.
-    pub(super) fn price(&mut self, index: usize) {
-        self.cost_of_core(index);
-        self.cost_of_memory(index);
-        let cell = &mut self.cells[index];
-        (cell.before, cell.priced) = (cell.cycles + cell.waiting_ns, self.epoch);
-    }
-
-    /// Cycles in the core, last-level hits included.
-    fn cost_of_core(&mut self, index: usize) {
-        let cell = &self.cells[index];
-        let phase = self.phase_of(cell);
-        let mpki = phase.llc_misses.mpki(self.caches[cell.domain].held(cell.work));
-        let hits = (phase.llc_apki - mpki).max(0.0) / 1000.0;
-        let open = self.open(cell.domain);
-        let hit_cycles = self.machine.cache.hit_cycles / phase.overlap / open;
-        let cycles = phase.base_cpi + phase.private_cycles / open + hits * hit_cycles;
-        let home = self.shape.domain_node[cell.domain];
-        let distance = self.shape.distance[home][home];
-        let miss_ns = self.machine.memory.latency_ns * distance / phase.overlap;
-        let cell = &mut self.cells[index];
-        (cell.mpki, cell.cycles, cell.home_wait_ns) = (mpki, cycles, mpki / 1000.0 * miss_ns);
-    }
-
-    /// The share of time in which bus locks leave memory open to a domain.
-    fn open(&self, domain: usize) -> f64 {
-        1.0 - self.server_blocked[self.shape.socket_server[self.socket_of(domain)]]
-    }
-
-    /// Nanoseconds per instruction that a program on a domain waits for one node, idle and with
-    /// distance, and the share of its misses that go there.
-    fn wait_for(&self, index: usize, node: usize) -> (f64, f64) {
-        let cell = &self.cells[index];
-        let home = self.shape.domain_node[cell.domain];
-        let work = &self.works[cell.work];
-        if work.pages.is_empty() {
-            return if node == home { (cell.home_wait_ns, 1.0) } else { (0.0, 0.0) };
-        }
-        let share = work.share_at(node);
-        if share == 0.0 {
-            return (0.0, 0.0);
-        }
-        let distance = self.shape.distance[home][node];
-        let miss_ns = self.machine.memory.latency_ns * distance / self.phase_of(cell).overlap;
-        (share * cell.mpki / 1000.0 * miss_ns, share)
-    }
-
-    /// What queueing at the links adds to an access to a node.
-    fn link_stretch(&self, home: usize, node: usize) -> f64 {
-        let (from, to) = (self.shape.node_socket[home], self.shape.node_socket[node]);
-        if from == to { 0.0 } else { queueing(self.link_load[from].max(self.link_load[to])) }
-    }
-
-    /// Nanoseconds per instruction that a program waits for a node as loaded, without what holds
-    /// all its accesses back.
-    fn loaded(&self, index: usize, node: usize) -> f64 {
-        let home = self.shape.domain_node[self.cells[index].domain];
-        let stretch = 1.0 + self.node_queue[node] + self.link_stretch(home, node);
-        self.wait_for(index, node).0 * stretch
-    }
-
-    /// By how much all accesses of a program on a domain are held back: its throttle, bus locks.
-    fn held_back(&self, index: usize) -> f64 {
-        let cell = &self.cells[index];
-        let open = self.open(cell.domain);
-        let percent = self.groups[self.works[cell.work].group].percent[cell.domain].max(1);
-        // Nearly always, and divisions are dear here.
-        if percent == 100 && open == 1.0 { 1.0 } else { 100.0 / f64::from(percent) / open }
-    }
-
-    fn load_node(&mut self, active: &[usize], node: usize, span_ns: f64) {
-        let mut demands = std::mem::take(&mut self.scratch.demands);
-        demands.clear();
-        demands.extend(active.iter().filter_map(|index| self.demand(*index, node, span_ns)));
-        demands.extend(self.moves.iter().filter_map(|m| self.demand_of_move(m, node)));
-        let bandwidth = self.machine.memory.bytes_per_s;
-        self.node_load[node] = utilisation(&demands, bandwidth, self.node_load[node]);
-        self.node_queue[node] = queueing(self.node_load[node]);
-        self.scratch.demands = demands;
-    }
-
-    /// What a program on a domain asks of a node, if anything.
-    fn demand(&self, index: usize, node: usize, span_ns: f64) -> Option<Demand> {
-        let cell = &self.cells[index];
-        if cell.effective_ns <= 0.0 || cell.mpki <= 0.0 {
-            return None;
-        }
-        let (waiting, share) = self.wait_for(index, node);
-        if share <= 0.0 {
-            return None;
-        }
-        let home = self.shape.domain_node[cell.domain];
-        let others = self.works[cell.work].pages.iter().map(|(n, _)| *n).filter(|n| *n != node);
-        let elsewhere: f64 = others.map(|other| self.loaded(index, other)).sum();
-        let links = waiting * self.link_stretch(home, node);
-        let held = self.held_back(index);
-        let passes = cell.effective_ns / span_ns * 1e9;
-        let lines = self.phase_of(cell).lines_per_miss();
-        Some(Demand {
-            scale: passes * cell.mpki / 1000.0 * LINE * share * lines,
-            fixed: cell.cycles * cell.ran_ns / cell.ghz_ns + (elsewhere + links) * held,
-            waiting: waiting * held,
-        })
-    }
-
-    /// Load of the links between sockets, from what really ran.
-    fn load_links(&mut self, active: &[usize], span_ns: f64) {
-        self.link_load.fill(0.0);
-        for index in active {
-            let cell = &self.cells[*index];
-            if self.works[cell.work].pages.is_empty() {
-                continue;
-            }
-            let home = self.socket_of(cell.domain);
-            let lines = self.phase_of(cell).lines_per_miss();
-            let bytes = cell.instructions * cell.mpki / 1000.0 * LINE * lines;
-            let load = bytes / span_ns * 1e9 / self.machine.memory.link_bytes_per_s;
-            for (node, share) in &self.works[cell.work].pages {
-                let socket = self.shape.node_socket[*node];
-                if socket != home {
-                    self.link_load[home] += load * share;
-                    self.link_load[socket] += load * share;
-                }
-            }
-        }
-    }
-
-    /// Waits per instruction with all controllers as loaded, throttles and bus locks included.
-    fn cost_of_memory(&mut self, index: usize) {
-        let cell = &self.cells[index];
-        let home = self.shape.domain_node[cell.domain];
-        let waits: f64 = match self.works[cell.work].pages.as_slice() {
-            [] => self.loaded(index, home),
-            pages => pages.iter().map(|(node, _)| self.loaded(index, *node)).sum(),
-        };
-        self.cells[index].waiting_ns = waits * self.held_back(index);
-    }
-
-    /// Load of each memory controller, 0..1.
-    pub(crate) fn node_loads(&self) -> &[f64] {
-        &self.node_load
-    }
-
-    /// Share of time in which bus locks block each server.
-    pub(crate) fn blocked(&self) -> &[f64] {
-        &self.server_blocked
-    }
-}
-
-impl Work {
-    /// The share of its pages on a node, where they do not lie wherever its threads run.
-    fn share_at(&self, node: usize) -> f64 {
-        self.pages.iter().find(|(n, _)| *n == node).map_or(0.0, |(_, share)| *share)
     }
 }
 

@@ -1,15 +1,18 @@
 //! Tests of the scores of trials.
 
-use super::super::draw::LittleDuty;
-use super::super::guarded::Said;
+use super::super::draw::Composition;
+use super::super::guarded::{Said, Verdict};
+use super::super::harm::{Measured, Pair};
 use super::*;
 
-fn measured(cost_ratio: f64, p95_ratio: f64) -> Measured {
-    Measured { cost_ratio, slowed: Slowed { p95_ratio, answered_ratio: 1.0 } }
+/// Three pairs that are all alike.
+fn measured(cost_ratio: f64, latency_ratio: f64) -> Measured {
+    let (cost_ln, latency_ln) = (cost_ratio.ln(), latency_ratio.ln());
+    Measured::of(&[Pair { latency_ln, p95_ln: 0.0, cost_ln, answered_ln: 0.0 }; 3]).unwrap()
 }
 
 fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
-    let drawn = Composition::draw(1, number, (Harm::Much, Taken::Memory), LittleDuty::default());
+    let drawn = Composition::draw(1, number, (Harm::Much, Taken::Memory));
     let culprit = drawn.culprit().unwrap().to_owned();
     let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
     let said = Said { named: named.iter().map(name).collect(), seconds, ..Said::default() };
@@ -26,6 +29,7 @@ fn names_are_counted_and_never_found_is_for_ever() {
     report.add(trial(2, &[], 15.0));
     report.add(trial(3, &[], 15.0));
     assert_eq!((report.trials, report.false_blames), (4, 1));
+    assert_eq!((report.at_least_suspected, report.suspected_frac), (2, Some(0.5)));
     assert_eq!(report.recall, Some(0.5));
     assert!((report.precision.unwrap() - 2.0 / 3.0).abs() < 1e-9);
     assert_eq!(report.median_seconds, None, "half were never named");
@@ -38,7 +42,7 @@ fn names_are_counted_and_never_found_is_for_ever() {
 #[test]
 fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
     let mut report = TrialReport::of(Harm::Little, Taken::Cpu, 1);
-    let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu), LittleDuty::default());
+    let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu));
     let of = |limited, harm| {
         let verdict = Verdict { limited, ..Verdict::default() };
         Trial::judged(0, &drawn, Some(measured(1.0, harm)), verdict)
@@ -48,19 +52,54 @@ fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
     report.add(of(vec![(drawn.culprit.unwrap() + 1) % 5], 1.12));
     report.add(of(drawn.culprit.into_iter().collect(), 1.07));
     assert_eq!((report.innocents_throttled, report.throttled_for_nothing), (1, 1));
+    assert_eq!((report.trials_under_1_1, report.throttled_under_1_1), (1, 1));
+    report.add(of(vec![], 1.07));
+    assert_eq!((report.trials_under_1_1, report.throttled_under_1_1), (2, 1));
     assert!(report.in_words().contains("innocent"), "{}", report.in_words());
 }
 
 #[test]
 fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
     let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
-    let drawn = Composition::draw(1, 0, (Harm::Much, Taken::Cpu), LittleDuty::default());
+    let drawn = Composition::draw(1, 0, (Harm::Much, Taken::Cpu));
     let harm = measured(1.1, 0.9);
     for number in 0..6 {
-        assert!(!report.gives_up(0.4));
+        assert!(!report.gives_up(5, 0.4));
         report.add(Trial::discarded(number, &drawn, Some(harm), "another class"));
     }
-    assert!(report.gives_up(0.4));
+    assert!(report.gives_up(5, 0.4), "six of eleven at best");
+    assert!(!report.gives_up(9, 0.4), "six of fifteen if no other is discarded");
     assert_eq!((report.trials, report.discarded, report.recall), (0, 6, None));
-    assert!(report.details[0].in_words().contains("1.10 times: discarded: another class"));
+    let words = report.details[0].in_words();
+    assert!(words.contains("1.10 times (1.10–1.10, 3 pairs): discarded: another class"), "{words}");
+}
+
+#[test]
+fn what_was_said_in_a_trial_that_does_not_count_is_told_and_not_counted() {
+    let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
+    report.add(trial(0, &["somebody"], 4.0).unless(Some("another class")));
+    report.add(trial(1, &["culprit"], 4.0).unless(None));
+    assert_eq!((report.trials, report.discarded, report.false_blames), (1, 1, 0));
+    assert_eq!(report.details[0].named, ["somebody"]);
+}
+
+#[test]
+fn a_control_tells_how_far_one_is_off_and_how_far_it_is_said_to_be() {
+    let mut report = TrialReport::of(Harm::Little, Taken::Cpu, 1);
+    let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu));
+    report.reckon_control();
+    assert_eq!(report.control, None);
+    for ratio in [1.1, 1.0 / 1.1] {
+        report.add(Trial::discarded(0, &drawn, Some(measured(1.0, ratio)), "a control"));
+    }
+    report.reckon_control();
+    let control = report.control.unwrap();
+    assert!((control.latency.mean - 1.0).abs() < 1e-9, "{control:?}");
+    assert!(
+        (control.harm.mean - 1.1_f64.sqrt()).abs() < 1e-9,
+        "the greatest of three: {control:?}"
+    );
+    assert!((control.latency_deviation_ln - 1.1_f64.ln()).abs() < 1e-9, "{control:?}");
+    assert!(control.half_width_ln < 1e-9, "alike pairs leave no doubt: {control:?}");
+    assert!(report.in_words().contains("control: harm 1.05"), "{}", report.in_words());
 }

@@ -56,6 +56,10 @@ pub(crate) struct Args {
     /// What happens in the idle part of a slice: spin or sleep.
     #[arg(long, default_value = "spin", value_name = "HOW")]
     idle: Idle,
+    /// Length of a slice of the duty cycle, in seconds; 0.001 if left out, longer where a sleep of a
+    /// millisecond does not fit in.
+    #[arg(long, value_name = "S")]
+    slice: Option<f64>,
     /// Seconds between two lines of progress.
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     interval: f64,
@@ -165,6 +169,7 @@ impl Args {
         let usual = if resource == Resource::BusLock { 0.5 } else { options.seconds };
         options.seconds = span("--seconds", self.seconds.unwrap_or(usual))?.as_secs_f64();
         options.idle = self.idle;
+        options.slice = self.slice.map_or(Ok(options.slice), |slice| span("--slice", slice))?;
         options.interval = span("--interval", self.interval)?;
         options.feed.clone_from(&self.feed);
         options.llc_bytes = self.llc_bytes;

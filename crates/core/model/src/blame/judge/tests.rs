@@ -137,7 +137,9 @@ fn who_asks_for_more_than_its_turn_is_named_and_who_shares_is_not() {
     let told = finding.evidence.iter().find(|told| told.contains("shared with")).unwrap();
     assert!(told.contains("some (25 %)"), "{told}");
     let alone = judged_by_waits(&groups[1..2], 0.0, VictimSigns::default());
-    assert_eq!(standings(&alone), [("some", Suspected)], "nobody else is named: {alone:#?}");
+    assert_eq!(standings(&alone), [], "who sleeps is no suspect: {alone:#?}");
+    assert_eq!(alone.cause, Cause::Neighbour);
+    assert!(alone.evidence[0].contains("shared with some (100 %)"), "{alone:#?}");
     let spin = &finding.culprits[0];
     assert_eq!(spin.resource, Resource::Cpu);
     assert!((spin.stood_frac.unwrap() - 0.33).abs() < 0.02, "{spin:?}");
@@ -192,4 +194,51 @@ fn standing_behind_its_own_threads_is_its_own_making() {
     assert!(finding.evidence[0].contains("behind each other"), "{finding:?}");
     let beside = judged_by_waits(&[("jobs", 0.8, 2.0)], 0.3, VictimSigns::default());
     assert_eq!(beside.cause, Cause::Neighbour, "{beside:?}");
+}
+
+/// Where others can be held, so that nobody is named who was not watched alone.
+fn judged_patiently(waiting: &Waiting, groups: &[&str], signs: VictimSigns) -> Finding {
+    let patient = FindingParams { relief_patience_s: f64::INFINITY, ..FindingParams::default() };
+    let nothing = &Guilt::new(GuiltParams::default());
+    let cpus = groups.iter().map(|name| ((*name).into(), 0.4)).collect();
+    let evidence =
+        Evidence { work: nothing, latency: nothing, cpus: &cpus, correlated: &[], waiting };
+    judge(&evidence, &signs, &patient)
+}
+
+#[test]
+fn who_sleeps_only_when_alone_overcommits_the_cpu_with_the_others_and_nobody_is_named() {
+    let groups = [("a", 0.3, 1.0), ("b", 0.3, 1.0), ("nap", 0.2, 0.3)];
+    let (mut waiting, names) = (stood(&groups, 0.0), ["a", "b", "nap"]);
+    let none = VictimSigns::default();
+    let before = judged_patiently(&waiting, &names, none);
+    let suspected = Standing::Suspected;
+    assert_eq!(standings(&before), [("a", suspected), ("b", suspected)], "{before:#?}");
+    assert_eq!(before.cause, Cause::Neighbour, "one of them may be to blame");
+    let slept =
+        |name: &str| BTreeMap::from([(name.into(), Demand { used_cpus: 0.5, asked_cpus: 0.6 })]);
+    waiting.relieve(&slept("a"), 1.0);
+    assert_eq!(
+        standings(&judged_patiently(&waiting, &names, none)),
+        [("b", suspected)],
+        "not watched yet"
+    );
+    waiting.relieve(&slept("b"), 1.0);
+    let after = judged_patiently(&waiting, &names, none);
+    assert_eq!((standings(&after), after.cause), (vec![], Cause::Overcommitted), "{after:#?}");
+    let told = &after.evidence[0];
+    assert!(told.contains("overcommitted by these together: a (38 %), b (38 %), nap"), "{told}");
+    let stolen = VictimSigns { steal_frac: Some(0.2), ..none };
+    assert_eq!(judged_patiently(&waiting, &names, stolen).cause, Cause::Hypervisor);
+}
+
+#[test]
+fn nobody_is_suspected_of_waits_that_are_too_short_to_be_told() {
+    let suspected = |threads: f64| {
+        let waiting = stood(&[("a", threads, 1.0), ("b", threads, 1.0)], 0.0);
+        let finding = judged_patiently(&waiting, &["a", "b"], VictimSigns::default());
+        (finding.culprits.len(), finding.cause)
+    };
+    assert_eq!(suspected(0.0185), (0, Cause::None), "1.09 times");
+    assert_eq!(suspected(0.04), (2, Cause::Neighbour), "1.2 times");
 }

@@ -1,0 +1,177 @@
+//! Finds the duty at which a culprit of the CPU does little harm.
+//!
+//! # Problem
+//! How much harm a duty does is the machine's and that of the groups beside it: with CPUs to spare
+//! hardly any, where they are short much. One pair of turns tells it to 15 % or worse, and there is
+//! time for about a dozen. To turn the duty by each pair alone is to follow the noise.
+//!
+//! # Idea
+//! All pairs are weighed together, whatever duty each was played at. With t the CPUs that all
+//! threads of the culprit take, harm is taken to be
+//!
+//! ```text
+//! harm(t) = 1 + effect * (t / 0.1 CPU)^power
+//! ```
+//!
+//! of which neither is known, nor how much pairs scatter. Each combination on a grid has a weight;
+//! a pair multiplies it by its likelihood (Student's t with 4 degrees of freedom, so that a turn gone
+//! wrong counts for little). The next pair is played at the duty that lies within the class with the
+//! greatest probability. It begins with what was usual in the trials before.
+//!
+//! Pairs of the search decide nothing but the duty: they were chosen by what they told, and what is
+//! chosen so tells too much. The trial measures anew.
+//!
+//! Only harm that was measured with Quell off comes in here, nothing that Quell said.
+
+use super::draw::Duty;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// ln of effects that are thought of: from 0.5 % at a tenth of a CPU to tenfold.
+const EFFECTS_LN: (f64, f64) = (-5.3, 2.3);
+const EFFECTS: u32 = 39;
+/// From an effect that wears off to that of a queue near its end.
+const POWERS: [f64; 4] = [0.7, 1.0, 1.4, 2.0];
+/// Deviations of a pair, in ln.
+const DEVIATIONS: [f64; 5] = [0.05, 0.1, 0.2, 0.4, 0.8];
+/// What is usual scatters by so much from trial to trial, in ln.
+const USUAL_LN: f64 = 1.4;
+const UNIT_CPUS: f64 = 0.1;
+/// Duties that are thought of, each larger than the one before by the same factor.
+const DUTIES: u32 = 64;
+/// Degrees of freedom of a pair.
+const FREEDOM: f64 = 4.0;
+
+/// One pair of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchPair {
+    /// How hard each thread of the culprit worked, in percent of a CPU.
+    pub duty_percent: f64,
+    /// The service's mean latency beside it over that without.
+    pub latency_ratio: f64,
+}
+
+/// What a tenth of a CPU usually does to the service, as ln of harm - 1: the mean over trials, of
+/// which some are assumed, so that one gone wrong does not lead the next astray.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Usual {
+    mean: f64,
+    trials: f64,
+}
+
+impl Default for Usual {
+    /// A queue at four fifths of what it can: 1 / (1 - rho) grows by a tenth and more.
+    fn default() -> Self {
+        Self { mean: 0.15_f64.ln(), trials: 4.0 }
+    }
+}
+
+impl Usual {
+    pub(super) fn learn(&mut self, search: &Search) {
+        let found: f64 = search.cells.iter().map(|cell| cell.weight * cell.effect_ln).sum();
+        self.trials += 1.0;
+        self.mean += (found - self.mean) / self.trials;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    effect_ln: f64,
+    power: f64,
+    deviation: f64,
+    /// All add up to 1.
+    weight: f64,
+}
+
+impl Cell {
+    /// ln of harm - 1.
+    fn excess_ln(&self, units_ln: f64) -> f64 {
+        self.effect_ln + self.power * units_ln
+    }
+
+    /// But for a factor that is the same for all cells.
+    fn likelihood(&self, units_ln: f64, seen_ln: f64) -> f64 {
+        let harm_ln = self.excess_ln(units_ln).exp().ln_1p();
+        let off = (seen_ln - harm_ln) / self.deviation;
+        (1.0 + off * off / FREEDOM).powf(-0.5 * (FREEDOM + 1.0)) / self.deviation
+    }
+}
+
+/// What is known of one culprit beside one crowd.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    threads: f64,
+    /// What is wanted, as ln of harm - 1.
+    wanted_ln: Range<f64>,
+    cells: Vec<Cell>,
+    /// What was learned.
+    pairs: Vec<SearchPair>,
+}
+
+impl Search {
+    /// `class` is what is wanted, in factors above 1.
+    pub(super) fn new(threads: u32, class: Range<f64>, usual: Usual) -> Self {
+        let step = (EFFECTS_LN.1 - EFFECTS_LN.0) / f64::from(EFFECTS - 1);
+        let cells =
+            (0..EFFECTS).map(|at| EFFECTS_LN.0 + step * f64::from(at)).flat_map(|effect_ln| {
+                let off = (effect_ln - usual.mean) / USUAL_LN;
+                let weight = (-0.5 * off * off).exp();
+                POWERS.iter().flat_map(move |&power| {
+                    DEVIATIONS.map(|deviation| Cell { effect_ln, power, deviation, weight })
+                })
+            });
+        let cells = cells.collect();
+        let wanted_ln = (class.start - 1.0).ln()..(class.end - 1.0).ln();
+        let mut search = Self { threads: f64::from(threads), wanted_ln, cells, pairs: Vec::new() };
+        search.normalise();
+        search
+    }
+
+    /// Learns what was seen at this duty: ln of the latency beside the culprit over that without.
+    pub(super) fn learn(&mut self, duty: Duty, seen_ln: f64) {
+        let units_ln = self.units_ln(duty);
+        for cell in &mut self.cells {
+            cell.weight *= cell.likelihood(units_ln, seen_ln);
+        }
+        self.normalise();
+        let (duty_percent, latency_ratio) = (duty.percent(), seen_ln.exp());
+        self.pairs.push(SearchPair { duty_percent, latency_ratio });
+    }
+
+    /// What was learned until now.
+    pub(super) fn pairs(&self) -> &[SearchPair] {
+        &self.pairs
+    }
+
+    /// Probability that the harm of this duty is of the class.
+    pub(super) fn probability(&self, duty: Duty) -> f64 {
+        let units_ln = self.units_ln(duty);
+        let within = |cell: &&Cell| self.wanted_ln.contains(&cell.excess_ln(units_ln));
+        self.cells.iter().filter(within).map(|cell| cell.weight).sum()
+    }
+
+    /// The duty that is of the class with the greatest probability.
+    pub(super) fn best(&self) -> Duty {
+        let factor = (Duty::MOST / Duty::LEAST).powf(1.0 / f64::from(DUTIES - 1));
+        let duty = |at: u32| Duty::new(Duty::LEAST * factor.powf(f64::from(at)));
+        let judged = (0..DUTIES).map(duty).map(|duty| (self.probability(duty), duty));
+        let better =
+            |best: (f64, Duty), next: (f64, Duty)| if next.0 > best.0 { next } else { best };
+        judged.fold((-1.0, Duty::new(Duty::LEAST)), better).1
+    }
+
+    /// ln of the CPUs that are taken, in tenths of one.
+    fn units_ln(&self, duty: Duty) -> f64 {
+        (self.threads * duty.percent() / 100.0 / UNIT_CPUS).ln()
+    }
+
+    /// No likelihood is 0 and few pairs come, so the sum is never 0.
+    fn normalise(&mut self) {
+        let sum: f64 = self.cells.iter().map(|cell| cell.weight).sum();
+        self.cells.iter_mut().for_each(|cell| cell.weight /= sum);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Tests of the search, on responses that it does not know.
+
+use super::super::draw::{Dice, Harm};
+use super::*;
+
+/// Pairs that there is time for.
+const PAIRS: u32 = 12;
+const SEEDS: u64 = 8;
+
+fn class() -> Range<f64> {
+    Harm::Little.bounds().unwrap()
+}
+
+/// Harm of so many CPUs that are taken, where so many are idle.
+type Response = fn(f64, f64) -> f64;
+
+/// None is of the search's own shape but the second. The last number is the least share that is to
+/// come into the class where pairs scatter by 15 %: a square does nothing for long, far below what is
+/// usual, and most pairs go into finding that out.
+const RESPONSES: [(&str, Response, f64); 4] = [
+    ("a queue", |taken, idle| 1.0 + taken / (idle - taken).max(0.02), 0.8),
+    ("a line", |taken, idle| 1.0 + 0.8 * taken / idle, 0.75),
+    ("a square and its end", |taken, idle| 1.0 + taken * taken / (idle - taken).max(0.05), 0.4),
+    ("wears off", |taken, idle| 1.0 + 0.5 * (1.0 - (-taken / idle).exp()), 0.65),
+];
+
+/// About normal; one of twenty is five times as wide.
+fn noise(dice: &mut Dice, deviation: f64) -> f64 {
+    let normal = (0..12).map(|_| dice.share()).sum::<f64>() - 6.0;
+    let wide = if dice.below(20) == 0 { 5.0 } else { 1.0 };
+    wide * deviation * normal
+}
+
+/// The harm of the duty that is found in the end.
+fn found(response: Response, threads: u32, idle: f64, deviation: f64, seed: u64) -> f64 {
+    let mut dice = Dice::new(seed);
+    let harm = |duty: Duty| response(f64::from(threads) * duty.percent() / 100.0, idle);
+    let mut search = Search::new(threads, class(), Usual::default());
+    for _ in 0..PAIRS {
+        let duty = search.best();
+        assert!((Duty::LEAST..=Duty::MOST).contains(&duty.percent()), "{duty:?}");
+        search.learn(duty, harm(duty).ln() + noise(&mut dice, deviation));
+    }
+    harm(search.best())
+}
+
+/// Share of all seeds, threads and crowds in which the harm is of the class in the end.
+fn share_within(response: Response, deviation: f64) -> f64 {
+    let (mut within, mut all) = (0.0, 0.0);
+    for threads in [2, 3, 4] {
+        for (place, idle) in (0_u64..).zip([0.15, 0.4, 0.8, 1.3]) {
+            for seed in 0..SEEDS {
+                // Each has noise of its own.
+                let seed = 100 * seed + 10 * place + u64::from(threads);
+                let harm = found(response, threads, idle, deviation, seed);
+                all += 1.0;
+                within += if Harm::Little.refuses(Some(harm)).is_none() { 1.0 } else { 0.0 };
+            }
+        }
+    }
+    within / all
+}
+
+#[test]
+fn it_finds_little_harm_beside_whatever_crowd() {
+    for (name, response, least) in RESPONSES {
+        let (calm, noisy) = (share_within(response, 0.03), share_within(response, 0.15));
+        assert!(calm >= 0.95, "{name}, pairs to 3 %: {calm}");
+        assert!(noisy >= least, "{name}, pairs to 15 %: {noisy}");
+    }
+}
+
+#[test]
+fn what_is_found_is_the_seeds_alone_and_scatters_less_with_more_pairs() {
+    let (_, queue, _) = RESPONSES[0];
+    assert_eq!(found(queue, 3, 0.4, 0.15, 7), found(queue, 3, 0.4, 0.15, 7));
+    let mut search = Search::new(3, class(), Usual::default());
+    let duty = search.best();
+    let at_first = search.probability(duty);
+    (0..4).for_each(|_| search.learn(duty, 1.12_f64.ln()));
+    let later = search.probability(duty);
+    assert!(at_first < 0.5 && later > 0.9, "{at_first}, then {later}");
+    assert!(search.probability(Duty::new(Duty::MOST)) < 0.05);
+}
+
+#[test]
+fn no_harm_and_boundless_harm_lead_to_the_ends_and_nothing_is_nan() {
+    for (seen_ln, end) in [(-0.3, Duty::MOST), (4.0, Duty::LEAST)] {
+        let mut search = Search::new(4, class(), Usual::default());
+        for _ in 0..2 * PAIRS {
+            search.learn(search.best(), seen_ln);
+        }
+        let sum: f64 = search.cells.iter().map(|cell| cell.weight).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+        let found = search.best().percent();
+        assert!((found / end).ln().abs() < 1.5, "{seen_ln}: {found}, not about {end}");
+    }
+}
+
+#[test]
+fn what_was_found_is_where_the_next_one_begins() {
+    let mut usual = Usual::default();
+    let first = Search::new(2, class(), usual).best().percent();
+    for _ in 0..12 {
+        let mut search = Search::new(2, class(), usual);
+        (0..10).for_each(|_| search.learn(Duty::new(20.0), 1.02_f64.ln()));
+        usual.learn(&search);
+    }
+    let later = Search::new(2, class(), usual).best().percent();
+    assert!(later > 1.5 * first, "where little harm was seen more is tried: {first}, {later}");
+    let pairs = Search::new(2, class(), usual).pairs().len();
+    assert_eq!(pairs, 0, "pairs are those of one trial");
+    let four = Search::new(4, class(), usual).best().percent();
+    assert!((four / later - 0.5).abs() < 0.1, "twice the threads, half each: {four}, {later}");
+}

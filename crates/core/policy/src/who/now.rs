@@ -1,0 +1,59 @@
+//! Looks for a victim, and those that cannot wait: it is slow for this moment.
+//!
+//! Both are paid for from the same bank. So once a victim was slow for a moment, looks that can wait
+//! leave enough for some that cannot: between its bursts whoever makes them seems as innocent as
+//! everybody, and would be held until nothing is left for the next burst.
+
+use super::victim::Victim;
+use super::{CODE, HELD_CHIPS, Who};
+use quell_model::blame::Candidate;
+use quell_types::{Observation, Proposal, Setup, Tenant};
+use std::time::Duration;
+
+/// Looks that cannot wait, for which the others leave enough.
+const SAVED_LOOKS: u32 = 2;
+
+impl Who {
+    /// A look that can wait.
+    pub(super) fn look_then(&mut self, setup: &Setup, seen: &Observation) -> Option<Proposal> {
+        let saved = self.victims.values().any(Victim::has_moments);
+        let looks = 1 + if saved { SAVED_LOOKS } else { 0 };
+        self.look_for(setup, seen, ("look", looks), Victim::choose)
+    }
+
+    /// A look at what makes a victim slow for this moment: it cannot wait.
+    pub(super) fn look_now(&mut self, setup: &Setup, seen: &Observation) -> Option<Proposal> {
+        let slow = self.victims.values().any(Victim::is_slow);
+        slow.then(|| self.look_for(setup, seen, ("look-now", 1), Victim::choose_now))?
+    }
+
+    /// A look for the victim that was looked at least of those for whom somebody is to be held; by this
+    /// rule, and by those who can pay for so many.
+    fn look_for(
+        &mut self,
+        setup: &Setup,
+        seen: &Observation,
+        (rule, looks): (&'static str, u32),
+        choose: impl Fn(&Victim, &[Candidate], Duration) -> Vec<Tenant>,
+    ) -> Option<Proposal> {
+        let mut order: Vec<(&Tenant, &Victim)> = self.victims.iter().collect();
+        order.sort_by_key(|(_, victim)| victim.looks());
+        let found = order.into_iter().find_map(|(name, victim)| {
+            let chip_us = self.chip_us(victim.requests_per_s()?)?;
+            let held = Duration::from_micros(HELD_CHIPS * chip_us);
+            let candidates = self.candidates(setup, seen, held * looks);
+            let set = choose(victim, &candidates, held);
+            (!set.is_empty()).then(|| (name.clone(), chip_us, set))
+        });
+        let (name, chip_us, set) = found?;
+        self.victims.get_mut(&name)?.looked();
+        Some(self.play(seen, (rule, &CODE), chip_us, set, None))
+    }
+
+    /// The CPUs that somebody uses who is shown to make a victim slow for moments, while it does, and
+    /// the longest time in seconds from one of these to the next.
+    pub(crate) fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
+        let all = self.victims.values().filter_map(|victim| victim.pulse_of(suspect));
+        all.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
+    }
+}
