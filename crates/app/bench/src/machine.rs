@@ -245,12 +245,17 @@ fn cells(seen: &[Seen]) -> Vec<MachineCell> {
     keys.iter().filter_map(one).collect()
 }
 
-/// A quarter, half and three quarters of the finite values lie below; none of no value.
+/// A quarter, half and three quarters of the finite values lie below, linear between neighbours: of
+/// three values a quarter is no value of them. None of no value.
 pub(crate) fn quartiles(mut values: Vec<f64>) -> Option<[f64; 3]> {
     values.retain(|value| value.is_finite());
     values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)? as f64;
-    Some([0.25, 0.5, 0.75].map(|share| values[(share * last).round() as usize]))
+    let last = values.len().checked_sub(1)?;
+    Some([0.25, 0.5, 0.75].map(|share| {
+        let at = share * last as f64;
+        let (below, part) = (at as usize, at.fract());
+        values[below] + (values[(below + 1).min(last)] - values[below]) * part
+    }))
 }
 
 #[cfg(test)]
@@ -271,7 +276,19 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].beside, found[0].median), (alone, 2.0));
         assert_eq!((found[1].beside, found[1].median), (stream, 5.0));
-        assert_eq!(quartiles(vec![]), None);
+    }
+
+    #[test]
+    fn quartiles_lie_between_values_where_there_is_none() {
+        for (values, wanted) in [
+            (vec![], None),
+            (vec![f64::NAN, 3.0], Some([3.0; 3])),
+            (vec![4.0, 0.0], Some([1.0, 2.0, 3.0])),
+            (vec![3.0, 1.0, 2.0], Some([1.5, 2.0, 2.5])),
+            (vec![5.0, 1.0, f64::INFINITY, 2.0, 4.0, 3.0], Some([2.0, 3.0, 4.0])),
+        ] {
+            assert_eq!(quartiles(values.clone()), wanted, "{values:?}");
+        }
     }
 
     #[test]

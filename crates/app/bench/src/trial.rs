@@ -9,10 +9,10 @@
 //! Where much harm is wanted, the service's tail and everybody's work are measured, as soon as
 //! somebody is named, in turns under the law, alone and without the culprit.
 //!
-//! Where little harm is wanted, it is harder to know how much there was than to judge it: the time
-//! that is left once the law has ended goes to more turns with Quell off, and those before and after
-//! count together. The duty of one who takes the CPU is found beside the groups that were drawn, with
-//! Quell off, before the trial begins (`search.rs`).
+//! Where little harm is wanted, it is harder to know how much there was than to judge it: once the
+//! law has ended, more turns are played with Quell off, for as long whatever the law said; those
+//! before and after count together. The duty of one who takes the CPU is found beside the groups
+//! that were drawn, with Quell off, before the trial begins (`search.rs`).
 //!
 //! A control (`--control`) plays the turns with Quell off and stops nobody: the harm that it finds is
 //! chance.
@@ -62,8 +62,11 @@ use watch::watch;
 const LOAD_FRAC: f64 = 0.3;
 /// Requests per second at which the cost of a request is measured.
 const FEELER_QPS: f64 = 300.0;
-/// How long one trial takes at most, from its load's start.
+/// How long one trial takes at most, from its load's start; with little harm [`AFTER`] more.
 const TRIAL: Duration = Duration::from_secs(25);
+/// Pairs once the law has ended, whatever it said: how well the harm is known, and with it whether
+/// the trial counts, is not to hang on who was named.
+const AFTER: Duration = Duration::from_secs(6);
 /// Turns with Quell off before the law begins take so long at most.
 const BEFORE: Duration = Duration::from_secs(8);
 /// The service's load runs for so long before the law begins.
@@ -105,15 +108,7 @@ pub fn trial(
     interrupt: &Interrupt,
     say: &dyn Fn(&str),
 ) -> anyhow::Result<TrialReport> {
-    anyhow::ensure!(options.trials > 0, "--trials: give at least one");
-    anyhow::ensure!(
-        !options.control || options.harm != Harm::None,
-        "--control: give a class of harm with a culprit"
-    );
-    anyhow::ensure!(
-        rustix::process::geteuid().is_root(),
-        "this makes control groups and loads eBPF programs: run it as root"
-    );
+    options.check()?;
     crate::run::after_the_dead();
     let folder = RunFolder::make()?;
     let groups = TrialGroups::make(folder.name())?;
@@ -121,28 +116,33 @@ pub fn trial(
     let ground = Ground { options, interrupt, folder: &folder, groups: &groups, bench: &bench };
     let rate = ground.rate()?;
     say(&format!("{rate:.0} requests/s are {:.0} % of the machine", 100.0 * LOAD_FRAC));
-    let mut report = TrialReport::new(options);
-    let (mut courses, mut usual) = (Vec::new(), Usual::default());
-    for number in 0..u32::MAX {
-        if report.is_done(options, DISCARDED_FRAC) || interrupt.requested() {
-            break;
-        }
-        let drawn = Composition::draw(options.seed, number, (options.harm, options.taken));
-        let (trial, course) = ground.trial(number, drawn, rate, &mut usual)?;
-        say(&trial.in_words());
-        report.add(trial);
-        if options.control {
-            report.reckon_control();
-        }
-        courses.extend(course);
-        if let Some(path) = &options.json {
+    ground.trials(rate, say)
+}
+
+impl TrialOptions {
+    fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.trials > 0, "--trials: give at least one");
+        anyhow::ensure!(
+            !self.control || self.harm != Harm::None,
+            "--control: give a class of harm with a culprit"
+        );
+        anyhow::ensure!(
+            rustix::process::geteuid().is_root(),
+            "this makes control groups and loads eBPF programs: run it as root"
+        );
+        Ok(())
+    }
+
+    /// Writes what is wanted of the trials until now.
+    fn write(&self, report: &TrialReport, courses: &[Course]) -> anyhow::Result<()> {
+        if let Some(path) = &self.json {
             report.write(path)?;
         }
-        if let Some(folder) = &options.report {
-            timeline::report(&report, &courses).write(folder)?;
+        if let Some(folder) = &self.report {
+            timeline::report(report, courses).write(folder)?;
         }
+        Ok(())
     }
-    Ok(report)
 }
 
 /// What all trials share.
@@ -166,6 +166,32 @@ impl Ground<'_> {
         anyhow::ensure!(used_s > 0.0 && answered > 0.0, "the service answered nothing");
         let cpus = std::thread::available_parallelism()?.get() as f64;
         Ok(LOAD_FRAC * cpus * answered / used_s)
+    }
+
+    /// All trials, until enough of them count or the end is asked for.
+    fn trials(&self, rate: f64, say: &dyn Fn(&str)) -> anyhow::Result<TrialReport> {
+        let options = self.options;
+        let mut report = TrialReport::new(options);
+        let (mut courses, mut usual) = (Vec::new(), Usual::default());
+        for number in 0..u32::MAX {
+            if report.is_done(options, DISCARDED_FRAC) || self.interrupt.requested() {
+                break;
+            }
+            let drawn = Composition::draw(options.seed, number, (options.harm, options.taken));
+            let (trial, course) = match self.trial(number, drawn, rate, &mut usual) {
+                // Ctrl-C in its midst: those before it are to be told.
+                Err(_) if self.interrupt.requested() => break,
+                done => done?,
+            };
+            say(&trial.in_words());
+            report.add(trial);
+            if options.control {
+                report.reckon_control();
+            }
+            courses.extend(course);
+            options.write(&report, &courses)?;
+        }
+        Ok(report)
     }
 
     /// A load of (requests a second, warm-up, length, seed).
@@ -242,8 +268,9 @@ impl Ground<'_> {
         };
         let said = guarding.finish()?;
         let moments = watch.finish()?;
-        let spans = Spans { start_ns, judged_ns, end_ns: now_ns() };
+        let spans = Spans { start_ns, judged_ns, end_ns: now_ns(), played: !turns.is_empty() };
         if self.pools() {
+            let until = Instant::now() + AFTER;
             self.off_turns(crowd, arrivals, (&mut off, until), &Latencies::default())?;
         }
         let verdict = Verdict { said, turns, limited: watch::limited(&moments) };

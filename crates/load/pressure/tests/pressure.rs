@@ -84,7 +84,7 @@ fn every_kernel_reports_its_work_in_its_unit() {
             Resource::StorageCapacity => (Unit::Bytes, 64 << 10),
             Resource::StorageBandwidth => (Unit::Bytes, 256 << 10),
             Resource::PageFaults => (Unit::Faults, 32),
-            Resource::BusLock => (Unit::Operations, 16),
+            Resource::BusLock => (Unit::Operations, 1),
             Resource::Interconnect => (Unit::Messages, 1),
             Resource::Integer => (Unit::Operations, 32),
             Resource::FloatingPoint => (Unit::Operations, 4),

@@ -2,6 +2,7 @@
 
 use super::Cause;
 use super::turns::Outcome;
+use crate::machine::quartiles;
 use anyhow::Context as _;
 use quell_view::{Cell, Table};
 use schemars::JsonSchema;
@@ -57,14 +58,9 @@ pub struct SignalReport {
 }
 
 impl Quartiles {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.retain(|value| value.is_finite());
-        values.sort_by(f64::total_cmp);
-        let at = |share: f64| values.get((share * (values.len() - 1) as f64).round() as usize);
-        if values.is_empty() {
-            return None;
-        }
-        Some(Self { low: *at(0.25)?, median: *at(0.5)?, high: *at(0.75)? })
+    fn of(values: Vec<f64>) -> Option<Self> {
+        let [low, median, high] = quartiles(values)?;
+        Some(Self { low, median, high })
     }
 
     fn in_words(self) -> String {

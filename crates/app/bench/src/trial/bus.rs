@@ -44,6 +44,8 @@ const POLL: Duration = Duration::from_millis(50);
 const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Length of a window of latencies: several lie within a burst.
 const WINDOW_S: f64 = 0.1;
+/// Of a shorter burst hardly a window lies within: what it did cannot be told.
+const SHORTEST: Duration = Duration::from_millis(200);
 /// Between two readings of the service's CPU time.
 const CPU_PERIOD: Duration = Duration::from_millis(20);
 /// Innocents end by themselves after 90 s, and all has to fit into that.
@@ -69,12 +71,18 @@ pub struct BusTrialOptions {
 }
 
 impl BusTrialOptions {
-    /// Refuses without consent, and what is out of bounds.
+    /// Refuses without consent, what is out of bounds, and what could not be seen.
     ///
     /// # Errors
     /// Why, and what would do.
     pub fn check(&self) -> anyhow::Result<()> {
         self.bursts.check(self.hurts_everyone)?;
+        anyhow::ensure!(
+            self.bursts.length >= SHORTEST,
+            "bursts of less than {} ms cannot be told from windows of {:.0} ms: give longer ones",
+            SHORTEST.as_millis(),
+            1e3 * WINDOW_S
+        );
         let lasts = self.bursts.lasts();
         anyhow::ensure!(
             lasts <= LONGEST,

@@ -121,7 +121,7 @@ impl Trial {
         Self { discarded: refused.map(str::to_owned), ..self }
     }
 
-    /// Whether the culprit, and nobody else, was named.
+    /// Whether the culprit was named, whoever else was.
     pub(super) fn found(&self) -> bool {
         self.culprit.is_some() && self.named.iter().any(|name| Some(name) == self.culprit.as_ref())
     }
@@ -169,6 +169,7 @@ impl Trial {
                 format!("{ratio:.2} times ({low:.2}–{high:.2}, {} pairs)", self.harm_pairs)
             }
             (Some(ratio), ..) => format!("{ratio:.2} times"),
+            _ if self.culprit.is_some() => "not measured".to_owned(),
             _ => "no culprit".to_owned(),
         };
         let outcome = match (&self.discarded, self.seconds) {

@@ -13,6 +13,8 @@ pub(super) struct Spans {
     /// Somebody was named, or the look was over.
     pub(super) judged_ns: u64,
     pub(super) end_ns: u64,
+    /// Whether turns were played under the law after that.
+    pub(super) played: bool,
 }
 
 impl Spans {
@@ -38,7 +40,8 @@ impl Course {
     ) -> Self {
         let mut plots = [tail(number, spans, latencies), cpus(number, drawn, spans, moments)];
         let (judged, end) = (spans.seconds(spans.judged_ns), spans.seconds(spans.end_ns));
-        let parts = [(0.0, judged, "law off, then looking"), (judged, end, "turns under the law")];
+        let last = if spans.played { "turns under the law" } else { "the law ends" };
+        let parts = [(0.0, judged, "law off, then looking"), (judged, end, last)];
         let span = |(from, to, label): (f64, f64, &str)| Span { from, to, label: label.to_owned() };
         for plot in &mut plots {
             plot.spans = parts.map(span).to_vec();
@@ -107,7 +110,8 @@ mod tests {
             Moment { at_ns: at * 1_000_000_000, cpu_ns: vec![at * 100_000_000; 5], limit_cpus }
         };
         let moments: Vec<Moment> = (0..4).map(moment).collect();
-        let spans = Spans { start_ns: 0, judged_ns: 2_000_000_000, end_ns: 3_000_000_000 };
+        let (judged_ns, end_ns) = (2_000_000_000, 3_000_000_000);
+        let spans = Spans { start_ns: 0, judged_ns, end_ns, played: true };
         let course = Course::new(0, &drawn, &spans, &Latencies::default(), &moments);
         let [_, cpus] = &course.plots;
         let ys = |name: &str| -> Vec<Option<f64>> {
@@ -117,6 +121,9 @@ mod tests {
         assert_eq!(ys("innocents"), [Some(0.4); 3]);
         assert_eq!(ys("culprit"), [Some(0.1); 3]);
         assert_eq!(ys("culprit may use"), [None, None, Some(0.1), Some(0.1)]);
-        assert_eq!(cpus.spans[1].to, 3.0);
+        assert_eq!((cpus.spans[1].to, cpus.spans[1].label.as_str()), (3.0, "turns under the law"));
+        let spans = Spans { played: false, ..spans };
+        let without = Course::new(0, &drawn, &spans, &Latencies::default(), &moments);
+        assert_eq!(without.plots[1].spans[1].label, "the law ends");
     }
 }

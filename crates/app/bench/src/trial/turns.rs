@@ -6,6 +6,7 @@
 //! arrivals, from an empty queue. Guarded against guarded and alone against alone are the control:
 //! what they differ by is chance.
 
+use crate::machine::quartiles;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,14 +66,11 @@ impl Ratios {
     /// Of these ratios; none if there is none that is a positive number.
     pub(super) fn of(ratios: impl IntoIterator<Item = f64>) -> Option<Self> {
         let fits = |ratio: &f64| ratio.is_finite() && *ratio > 0.0;
-        let mut all: Vec<f64> = ratios.into_iter().filter(fits).collect();
-        all.sort_by(f64::total_cmp);
-        let at = |share: f64| all.get((share * (all.len() - 1) as f64).round() as usize).copied();
-        if all.is_empty() {
-            return None;
-        }
-        let mean = (all.iter().map(|ratio| ratio.ln()).sum::<f64>() / all.len() as f64).exp();
-        Some(Self { pairs: all.len() as u32, mean, low: at(0.25)?, high: at(0.75)? })
+        let all: Vec<f64> = ratios.into_iter().filter(fits).collect();
+        let pairs = all.len() as u32;
+        let ln: f64 = all.iter().map(|ratio| ratio.ln()).sum();
+        let [low, _, high] = quartiles(all)?;
+        Some(Self { pairs, mean: (ln / f64::from(pairs)).exp(), low, high })
     }
 
     /// As `1.10 (1.05–1.20, 8 pairs)`.
@@ -216,8 +214,8 @@ mod tests {
         let all = Throttling::of(&[Played { turns: &turns, culprit: 1 }]);
         let (alone, control) = (all.p95_against_alone.unwrap(), all.p95_control.unwrap());
         assert!((alone.mean - 3.0_f64.sqrt()).abs() < 1e-9 && alone.pairs == 2, "{alone:?}");
-        assert_eq!((alone.low, alone.high), (1.5, 2.0));
-        assert_eq!((control.pairs, control.low), (3, 1.0), "6 over 8 lies below a quarter");
+        assert_eq!((alone.low, alone.high), (1.625, 1.875));
+        assert_eq!((control.pairs, control.low), (3, 0.875), "between 6 over 8 and 1");
         assert!((control.mean - 0.75_f64.powf(1.0 / 3.0)).abs() < 1e-9, "{control:?}");
         let kept = all.innocents_work_kept.unwrap();
         assert!((kept.mean - 0.9).abs() < 1e-9 && kept.pairs == 2, "{kept:?}");

@@ -1,6 +1,8 @@
 //! `quell matrix`: the interference table of a latency-critical service (T-1 to T-6): load against
 //! antagonist.
 
+mod windows;
+
 use super::latency::{Loaded, Service};
 use super::wire::Wire;
 use super::{files, measure};
@@ -14,6 +16,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use windows::{ATTEMPTS, Windows};
 
 /// The tail latency of a service beside each antagonist, as a share of that alone at the same load.
 ///
@@ -99,8 +102,16 @@ struct MatrixCell {
     windows_disturbed: usize,
 }
 
-/// No kernel runs longer.
-const LONGEST_S: f64 = 1800.0;
+/// A kernel's bound in time, where windows are few and short.
+const LEAST_BOUND_S: f64 = 1800.0;
+/// What a window takes besides its length: warm-up, and what is answered late.
+const WINDOW_MARGIN_S: f64 = 1.5;
+
+/// No kernel runs longer: time for all windows of its row, each measured as often as may be.
+fn longest_s(args: &Args) -> f64 {
+    let windows = args.loads.len() * (2 * args.rounds + 1) * ATTEMPTS;
+    LEAST_BOUND_S.max(windows as f64 * (args.window + WINDOW_MARGIN_S))
+}
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(peak) = args.peak {
@@ -240,7 +251,7 @@ impl Bench<'_> {
 
     fn antagonist(&self, resource: Resource, pressure: &Options) -> anyhow::Result<Running> {
         let mut options = pressure.clone();
-        (options.resource, options.seconds) = (resource, LONGEST_S);
+        (options.resource, options.seconds) = (resource, longest_s(self.args));
         options.cpus = self.seats.pressure.clone();
         options.plan = Plan::Hold(Intensity::ZERO);
         if resource == Resource::SmtSibling {
@@ -273,7 +284,8 @@ fn cell(
         before = after;
     }
     antagonist.mute();
-    anyhow::ensure!(!antagonist.is_over(), "the antagonist's time of {LONGEST_S} s was over");
+    let longest_s = longest_s(args);
+    anyhow::ensure!(!antagonist.is_over(), "the antagonist's time of {longest_s:.0} s was over");
     let stalled = || ProfileError::Stalled(name.to_owned());
     Ok(MatrixCell {
         antagonist: name.to_owned(),
@@ -285,78 +297,46 @@ fn cell(
     })
 }
 
-/// Windows of a service. One in which the host gives CPUs to others for 35 ms of 0.7 s has a tail
-/// that tells of the host: it is done again.
-struct Windows<'a> {
-    service: &'a mut Loaded,
-    length: Duration,
-    host: quell_topology::Machine,
-    again: usize,
-    disturbed: usize,
-}
-
-/// A window is disturbed if more of its time was stolen, on all CPUs together.
-const MOST_STOLEN: f64 = 0.01;
-/// Attempts at an undisturbed one.
-const ATTEMPTS: usize = 4;
-
-impl<'a> Windows<'a> {
-    fn new(service: &'a mut Loaded, length: Duration) -> Self {
-        let host = quell_topology::Machine::new("/");
-        Self { service, length, host, again: 0, disturbed: 0 }
-    }
-
-    fn p95_ms(&mut self) -> anyhow::Result<f64> {
-        let mut left = ATTEMPTS;
-        loop {
-            let before = self.stolen_ns();
-            let p95_ms = self.service.p95_ms(self.length)?;
-            let stolen = self.stolen_ns().saturating_sub(before);
-            let calm = stolen as f64 <= MOST_STOLEN * self.length.as_nanos() as f64;
-            left -= 1;
-            if calm || left == 0 {
-                self.disturbed += usize::from(!calm);
-                return Ok(p95_ms);
-            }
-            self.again += 1;
-        }
-    }
-
-    /// Nothing on bare metal, or where it is not told.
-    fn stolen_ns(&self) -> u64 {
-        self.host.cpu_times().map_or(0, |times| times.steal_ns)
-    }
-}
+/// An antagonist, and what was found beside it at each load.
+type Row = (&'static str, Vec<(f64, Option<Estimate>)>);
 
 fn report(matrix: &Matrix) -> Report {
     let mut loads: Vec<f64> = matrix.cells.iter().map(|cell| cell.load_frac).collect();
     loads.sort_by(f64::total_cmp);
     loads.dedup();
-    let heads: Vec<String> = loads.iter().map(|load| format!("{:.0} %>", 100.0 * load)).collect();
-    let mut columns = vec!["antagonist"];
-    columns.extend(heads.iter().map(String::as_str));
+    let rows = rows(matrix, &loads);
     let title = format!("p95 of {} as a share of that alone, in percent", matrix.service);
-    let mut table = Table::new(title.clone(), &columns);
-    let mut plot =
-        Plot::new(title, "load (% of the peak)", "p95 (% of that alone)").h_line(100.0, "alone");
-    for (name, _, _) in ANTAGONISTS {
+    let section = Section::new("Load against antagonist")
+        .with(table(matrix, &title, &loads, &rows))
+        .with(plot(&title, &rows));
+    Report::new(format!("Interference with {}", matrix.service)).with(section)
+}
+
+/// Of all antagonists beside which anything was measured.
+fn rows(matrix: &Matrix, loads: &[f64]) -> Vec<Row> {
+    let row = |(name, _, _): (&'static str, Resource, f64)| {
         let of = |load: f64| {
             let here = |c: &&MatrixCell| c.antagonist == name && c.load_frac == load;
             matrix.cells.iter().find(here).map(|cell| cell.p95_percent_of_alone)
         };
-        let values: Vec<(f64, Option<Estimate>)> =
-            loads.iter().map(|&load| (load, of(load))).collect();
-        if values.iter().all(|(_, value)| value.is_none()) {
-            continue;
-        }
-        let shown = |(_, value): &(f64, Option<Estimate>)| match value {
-            Some(e) => Cell::Text(format!("{:.0} ({:.0}–{:.0})", e.value, e.low, e.high)),
-            None => Cell::Missing("not measured".to_owned()),
-        };
-        table.push(std::iter::once(Cell::from(name)).chain(values.iter().map(shown)));
-        let known = values.iter().filter_map(|(load, value)| Some((*load, (*value)?)));
-        let points = known.map(|(load, e)| (100.0 * load, e.value));
-        plot.series.push(Series::new(name, Style::Line, points));
+        let values: Vec<_> = loads.iter().map(|&load| (load, of(load))).collect();
+        (name, values)
+    };
+    let measured = |(_, values): &Row| values.iter().any(|(_, value)| value.is_some());
+    ANTAGONISTS.into_iter().map(row).filter(measured).collect()
+}
+
+fn table(matrix: &Matrix, title: &str, loads: &[f64], rows: &[Row]) -> Table {
+    let heads: Vec<String> = loads.iter().map(|load| format!("{:.0} %>", 100.0 * load)).collect();
+    let mut columns = vec!["antagonist"];
+    columns.extend(heads.iter().map(String::as_str));
+    let mut table = Table::new(title, &columns);
+    let shown = |(_, value): &(f64, Option<Estimate>)| match value {
+        Some(e) => Cell::Text(format!("{:.0} ({:.0}–{:.0})", e.value, e.low, e.high)),
+        None => Cell::Missing("not measured".to_owned()),
+    };
+    for (name, values) in rows {
+        table.push(std::iter::once(Cell::from(*name)).chain(values.iter().map(shown)));
     }
     let sum = |of: fn(&MatrixCell) -> usize| matrix.cells.iter().map(of).sum::<usize>();
     let (again, disturbed) = (sum(|c| c.windows_again), sum(|c| c.windows_disturbed));
@@ -367,6 +347,16 @@ fn report(matrix: &Matrix) -> Report {
         ));
     }
     table.notes.extend(matrix.absent.iter().map(|(name, why)| format!("{name}: {why}")));
-    Report::new(format!("Interference with {}", matrix.service))
-        .with(Section::new("Load against antagonist").with(table).with(plot))
+    table
+}
+
+fn plot(title: &str, rows: &[Row]) -> Plot {
+    let mut plot =
+        Plot::new(title, "load (% of the peak)", "p95 (% of that alone)").h_line(100.0, "alone");
+    for (name, values) in rows {
+        let known = values.iter().filter_map(|(load, value)| Some((*load, (*value)?)));
+        let points = known.map(|(load, e)| (100.0 * load, e.value));
+        plot.series.push(Series::new(*name, Style::Line, points));
+    }
+    plot
 }

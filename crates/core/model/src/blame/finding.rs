@@ -147,7 +147,8 @@ pub struct Culprit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// By what factor those, and those who only share the CPU, lengthen its CPU time per request
-    /// and the standing of its threads, or its latency where nothing else is known; 1 = not at all.
+    /// and the standing of its threads, or its latency where nothing else is known; in its slow
+    /// moments where that is more and somebody is named for them; 1 = not at all.
     pub slowdown: f64,
     /// Why it is slow.
     pub cause: Cause,

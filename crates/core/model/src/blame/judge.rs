@@ -81,7 +81,7 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
 }
 
 /// Those who are named first, then the most certain.
-fn rank(culprits: &mut [Culprit]) {
+pub(super) fn rank(culprits: &mut [Culprit]) {
     culprits.sort_by(|a, b| {
         let named = |c: &Culprit| c.status == Standing::Named;
         named(b).cmp(&named(a)).then(b.confidence.total_cmp(&a.confidence))
@@ -130,7 +130,7 @@ fn accused(evidence: &Evidence<'_>, stood: Vec<Stood>, params: &FindingParams) -
         }
     }
     // The scheduler knows better than latency who makes it wait.
-    let told = evidence.waiting.seconds() > 0.0;
+    let told = evidence.waiting.tells();
     for (tenant, cpus) in cpus.iter().filter(|_| !told) {
         if place(&culprits, tenant).is_none() {
             culprits.extend(crowding(latency, tenant, *cpus, params));

@@ -45,9 +45,9 @@
 //!
 //! Source: A-2, R-3; issue "Name the polluter and limit only it" (bursts).
 
-use super::finding::{Cause, Culprit, Finding, FindingParams, Standing};
+mod told;
+
 use super::guilt::{Guilt, GuiltParams, Measurement};
-use super::judge::culprit;
 use super::measure::{MeasureParams, Measurer, Signal};
 use crate::inflation::{InflationParams, Side, sides};
 use quell_types::{ExperimentTrace, Gap, Reading, Tenant, Time};
@@ -102,6 +102,10 @@ impl Default for PulseParams {
 
 /// Begins of so many moments are remembered.
 const REMEMBERED: usize = 5;
+/// For so long.
+const MEMORY: Duration = Duration::from_secs(600);
+/// Ends of so many slow samples.
+const SLOW_ENDS: usize = 8;
 /// Weight of a sample, or of a moment, in what a group uses.
 const FRESH: f64 = 0.3;
 /// From the median of distances to the standard deviation of a normal distribution.
@@ -142,6 +146,8 @@ pub struct Pulses {
     open: Option<Open>,
     /// When the last slow sample ended; none once its moment is too long.
     slow_at: Option<Time>,
+    /// Ends of the last slow samples: a look may end some samples after the one in which it began.
+    slow_ends: VecDeque<Time>,
     begun: VecDeque<Time>,
     /// CPUs of each group else, and at the height of a moment.
     usual: BTreeMap<Tenant, f64>,
@@ -164,6 +170,7 @@ impl Pulses {
             costs: VecDeque::new(),
             open: None,
             slow_at: None,
+            slow_ends: VecDeque::new(),
             begun: VecDeque::new(),
             usual: BTreeMap::new(),
             height: BTreeMap::new(),
@@ -183,9 +190,20 @@ impl Pulses {
         self.height.remove(suspect);
     }
 
+    /// Time passes, whether requests come or not: what is old counts less, and a moment whose end
+    /// nobody saw is none.
+    pub fn fade(&mut self, now: Time) {
+        self.guilt.fade(now);
+        self.begun.retain(|then| now.since(*then) <= MEMORY);
+        let longest = Duration::from_secs_f64(self.params.longest_s);
+        if self.slow_at.is_some_and(|end| now.since(end) > longest) {
+            (self.slow_at, self.open) = (None, None);
+        }
+    }
+
     /// Takes in a sample in which the suspects used so many CPUs.
     pub fn feel(&mut self, felt: Felt, cpus: &BTreeMap<Tenant, f64>) {
-        self.guilt.fade(felt.time);
+        self.fade(felt.time);
         if felt.cost_s <= 0.0 || felt.requests < self.params.fewest_requests {
             return;
         }
@@ -220,6 +238,10 @@ impl Pulses {
         }
         let lasts_s = felt.time.since(open.since).as_secs_f64();
         self.slow_at = (lasts_s < self.params.longest_s).then_some(felt.time);
+        self.slow_ends.extend(self.slow_at);
+        if self.slow_ends.len() > SLOW_ENDS {
+            self.slow_ends.pop_front();
+        }
     }
 
     fn calm(&mut self, now: Time, cpus: &BTreeMap<Tenant, f64>) {
@@ -302,11 +324,10 @@ impl Pulses {
     }
 
     fn is_prompt(&self, trace: &ExperimentTrace) -> bool {
-        let (Some(slow_at), Some(first)) = (self.slow_at, trace.chips.first()) else {
-            return false;
-        };
+        let Some(first) = trace.chips.first() else { return false };
         let promptly = Duration::from_secs_f64(self.params.promptly_s);
-        first.from >= slow_at && first.from.since(slow_at) <= promptly
+        let after = |end: &Time| first.from >= *end && first.from.since(*end) <= promptly;
+        self.slow_ends.iter().any(after)
     }
 
     /// Whether the first and the last chip in which everybody ran cost the same, but for chance.
@@ -325,60 +346,6 @@ impl Pulses {
         let chance = self.measurer.variance(first.requests as f64, last.requests as f64);
         let most = self.params.alike_ln.max(self.params.alike_sd * libm::sqrt(chance));
         Ok(apart <= most)
-    }
-
-    /// Those who are shown to make the slow moments.
-    #[must_use]
-    pub fn named(&self, params: &FindingParams) -> Vec<Culprit> {
-        if self.begun.len() < self.params.fewest {
-            return Vec::new();
-        }
-        let whole_ln = self.guilt.foretell(&self.height);
-        let shown = |(tenant, cpus): (&Tenant, &f64)| {
-            let shown = culprit(&self.guilt, tenant, *cpus, whole_ln, params)?;
-            let share_frac = (libm::log(shown.slowdown) / whole_ln).clamp(0.0, 1.0);
-            (shown.status == Standing::Named).then_some(Culprit { share_frac, ..shown })
-        };
-        self.height.iter().filter_map(shown).collect()
-    }
-
-    /// The longest time from the begin of a slow moment to that of the next, in seconds; none before
-    /// the second.
-    #[must_use]
-    pub fn apart_s(&self) -> Option<f64> {
-        let gaps = self.begun.iter().zip(self.begun.iter().skip(1));
-        gaps.map(|(then, next)| next.since(*then).as_secs_f64()).reduce(f64::max)
-    }
-
-    /// Adds those to a finding. Who is named there for more is left as he is.
-    pub fn tell(&self, finding: &mut Finding, params: &FindingParams) {
-        for named in self.named(params) {
-            let of = |c: &Culprit| c.workload == named.workload;
-            let known = finding.culprits.iter().position(of);
-            let told = known.map(|at| &finding.culprits[at]);
-            let is_more = |c: &Culprit| c.harm_ln_per_cpu >= named.harm_ln_per_cpu;
-            if told.is_some_and(|c| c.status == Standing::Named && is_more(c)) {
-                continue;
-            }
-            if let Some(at) = known {
-                finding.culprits.remove(at);
-            }
-            finding.evidence.insert(0, self.in_words(&named));
-            finding.culprits.insert(0, named);
-            finding.cause = Cause::Neighbour;
-        }
-    }
-
-    fn in_words(&self, culprit: &Culprit) -> String {
-        let apart = self.apart_s().map_or_else(String::new, |s| format!(", {s:.1} s apart"));
-        format!(
-            "the victim is slow for moments{apart}: held in {} of them, {} made it {:.2} times as \
-             slow while it ran (certain to {:.1} %)",
-            culprit.experiments,
-            culprit.workload,
-            culprit.slowdown,
-            100.0 * culprit.confidence
-        )
     }
 }
 

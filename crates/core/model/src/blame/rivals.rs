@@ -14,7 +14,7 @@
 //! greedy, and the harm that the scheduler saw it do is its own. Who neither sleeps nor has most of
 //! a CPU may be starved by those that still run, the service among them, which catches up once it gets
 //! CPUs: nothing is told by that. Who has most of a CPU also beside all others, and never sleeps, needs no
-//! look.
+//! look, whatever an earlier one told.
 //!
 //! * *Sleeps*: also beside the others. It gets what it wants, and shares the CPU.
 //! * *Starved*: never beside the others, but when they are held. They overcommit the CPU together, and
@@ -79,8 +79,8 @@ pub struct Rival {
     pub used_cpus: f64,
     /// Whether it was seen what it wants.
     pub relieved: bool,
-    /// Whether others were held to see it, whatever that told.
-    pub tried: bool,
+    /// How many seconds ago others were last held to see it, and how often, if that told nothing.
+    pub tried: Option<(f64, u32)>,
 }
 
 /// Those behind whom the victim stands so long that it counts.
@@ -137,7 +137,14 @@ fn is_greedy(
     crowding.known_windows >= params.least_windows
         && crowding.awake_frac >= params.awake_frac
         && crowding.asked_cpus >= params.greedy_frac * most_asked
-        && crowding.relieved_cpus.is_none_or(|cpus| cpus >= waiting.awake_cpus())
+        && !is_starved(crowding, waiting)
+}
+
+/// Whether it slept when others were held. That was some time ago: who has most of a CPU now, and
+/// does not sleep, is not starved now.
+fn is_starved(crowding: &Crowding, waiting: &Waiting) -> bool {
+    !waiting.takes_most(crowding.used_cpus)
+        && crowding.relieved_cpus.is_some_and(|cpus| cpus < waiting.awake_cpus())
 }
 
 fn manner(crowding: &Crowding, waiting: &Waiting, params: &FindingParams) -> Manner {
@@ -145,8 +152,7 @@ fn manner(crowding: &Crowding, waiting: &Waiting, params: &FindingParams) -> Man
     if known && crowding.awake_frac < params.awake_frac {
         return Manner::Sleeps;
     }
-    let relieved = crowding.relieved_cpus.is_some_and(|cpus| cpus < waiting.awake_cpus());
-    if relieved { Manner::Starved } else { Manner::Awake }
+    if is_starved(crowding, waiting) { Manner::Starved } else { Manner::Awake }
 }
 
 /// Those who never sleep beside others that may starve them, before patience is over; who asks for

@@ -38,9 +38,12 @@
 //!
 //! Source: issue "Name the polluter and limit only it" (who made the service wait).
 
+mod sums;
+
 use super::normal::probability_below;
 use quell_types::{Tenant, Waits};
 use std::collections::BTreeMap;
+use sums::{Relieved, Sums};
 
 /// How windows are weighed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +61,7 @@ pub struct WaitingParams {
     /// CPUs that a group asks for, itself and its threads that stand, from which it does not sleep.
     pub awake_cpus: f64,
     /// CPUs that a group has, never sleeping, from which it is not starved: more than who works at a
-    /// fixed rate wants in most cases, less than a loop has beside a service on two CPUs. Of 600 drawn
+    /// fixed rate wants in most cases, less than a loop has beside most services on two CPUs. Of 600 drawn
     /// worlds that are overcommitted it names somebody innocent in none (in one with 0.7), and of 600
     /// loops among such groups 457 (473).
     pub taken_cpus: f64,
@@ -81,70 +84,8 @@ impl Default for WaitingParams {
     }
 }
 
-/// What is seen of one suspect, weighted sums over windows.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    ratio: f64,
-    /// Effects in single windows, in ln, and their squares.
-    effect_ln: f64,
-    effect_square: f64,
-    /// Weight of the windows in which its demand is known.
-    known: f64,
-    used_cpus: f64,
-    asked_cpus: f64,
-    awake: f64,
-    relieved: Option<Relieved>,
-}
-
-/// What a suspect asked for when others were last held.
-#[derive(Clone, Copy, Debug)]
-struct Relieved {
-    asked_cpus: f64,
-    /// Whether that tells what it wants.
-    tells: bool,
-    /// How many seconds ago.
-    age_s: f64,
-}
-
-impl Sums {
-    /// A window: x, the effect in it, and the mean demand if it is known. `share` is left of those
-    /// before.
-    fn add(
-        &mut self,
-        share: f64,
-        (x, effect_ln): (f64, f64),
-        demand: Option<Demand>,
-        awake_cpus: f64,
-    ) {
-        let known = if demand.is_some() { 1.0 } else { 0.0 };
-        let demand = demand.unwrap_or_default();
-        let awake = if demand.asked_cpus >= awake_cpus { 1.0 } else { 0.0 };
-        self.ratio = self.ratio * share + x;
-        self.effect_ln = self.effect_ln * share + effect_ln;
-        self.effect_square = self.effect_square * share + effect_ln * effect_ln;
-        self.known = self.known * share + known;
-        self.used_cpus = self.used_cpus * share + demand.used_cpus;
-        self.asked_cpus = self.asked_cpus * share + demand.asked_cpus;
-        self.awake = self.awake * share + awake;
-    }
-
-    /// What it had in the part of a stretch of time in which others were held, if it had what it
-    /// usually has in the rest.
-    fn while_held(&self, all: Demand, held_frac: f64) -> Demand {
-        if !(held_frac > 0.0 && held_frac < 1.0) || self.known <= 0.0 {
-            return all;
-        }
-        let of = |all: f64, usual: f64| ((all - (1.0 - held_frac) * usual) / held_frac).max(0.0);
-        let used_cpus = of(all.used_cpus, self.mean_demand(self.used_cpus));
-        let asked_cpus = of(all.asked_cpus, self.mean_demand(self.asked_cpus)).max(used_cpus);
-        Demand { used_cpus, asked_cpus }
-    }
-
-    /// Mean over the windows in which its demand is known.
-    fn mean_demand(&self, sum: f64) -> f64 {
-        if self.known > 0.0 { sum / self.known } else { 0.0 }
-    }
-}
+/// What is left of so few seconds tells nothing any more.
+const LEAST_TOLD_S: f64 = 0.1;
 
 /// What a suspect has of the CPUs, and what it wants of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -175,8 +116,8 @@ pub struct Crowding {
     pub known_windows: f64,
     /// CPUs that it asked for while others were held, where that tells what it wants.
     pub relieved_cpus: Option<f64>,
-    /// Whether others were held to see it, whatever that told.
-    pub tried: bool,
+    /// How many seconds ago others were last held to see it, and how often, if that told nothing.
+    pub tried: Option<(f64, u32)>,
 }
 
 /// Where the time of one victim's threads went.
@@ -262,6 +203,27 @@ impl Waiting {
         }
     }
 
+    /// Lets time pass of which nothing is known: what was seen counts less. Else who was blamed last
+    /// would be for as long as nobody sees.
+    pub fn pass(&mut self, seconds: f64) {
+        let share = libm::exp(-seconds.max(0.0) / self.params.memory_s);
+        self.weight *= share;
+        self.weight_square *= share * share;
+        self.seconds *= share;
+        self.own *= share;
+        self.others *= share;
+        for sums in self.suspects.values_mut() {
+            sums.fade(share);
+            sums.age(seconds, self.params.relief_memory_s);
+        }
+    }
+
+    /// Whether what was seen is recent enough to tell anything.
+    #[must_use]
+    pub fn tells(&self) -> bool {
+        self.seconds >= LEAST_TOLD_S
+    }
+
     /// Takes in what suspects asked for and had in a stretch of time, in `held_frac` of which others
     /// were held; in the rest of it they had what they usually have. Who sleeps then got what it
     /// wanted. Who does not wants at least what it had: if that is most of a CPU it is told by it, else it
@@ -273,8 +235,10 @@ impl Waiting {
             let asked_cpus = relieved.asked_cpus;
             let tells =
                 asked_cpus < self.params.awake_cpus || relieved.used_cpus >= self.params.taken_cpus;
-            if tells || !sums.relieved.is_some_and(|relieved| relieved.tells) {
-                sums.relieved = Some(Relieved { asked_cpus, tells, age_s: 0.0 });
+            let before = sums.relieved.filter(|_| !tells);
+            if !before.is_some_and(|relieved| relieved.tells) {
+                let in_vain = before.map_or(0, |of| of.in_vain) + u32::from(!tells);
+                sums.relieved = Some(Relieved { asked_cpus, tells, age_s: 0.0, in_vain });
             }
         }
     }
@@ -318,9 +282,7 @@ impl Waiting {
                 Demand { used_cpus: mean(sum.used_cpus), asked_cpus: mean(sum.asked_cpus) }
             });
             sums.add(share, (x, effect_ln(x, all)), demand, self.params.awake_cpus);
-            let older = |of: Relieved| Relieved { age_s: of.age_s + window.seconds, ..of };
-            let lately = |of: &Relieved| of.age_s <= self.params.relief_memory_s;
-            sums.relieved = sums.relieved.map(older).filter(lately);
+            sums.age(window.seconds, self.params.relief_memory_s);
         }
     }
 
@@ -360,7 +322,7 @@ impl Waiting {
             awake_frac: sums.mean_demand(sums.awake),
             known_windows: sums.known,
             relieved_cpus: sums.relieved.filter(|r| r.tells).map(|r| r.asked_cpus),
-            tried: sums.relieved.is_some(),
+            tried: sums.relieved.filter(|r| !r.tells).map(|r| (r.age_s, r.in_vain)),
         };
         if x <= 0.0 {
             return Some(nothing);

@@ -25,7 +25,7 @@
 //!   for each that is limited:
 //!       its budget follows what is learned of its harm
 //!       term over: free it, forget what is known of it     idle for 10 s: the same
-//!       works in bursts: its term is 16 of them at least, and idle is who stays away for three
+//!       works in bursts: its term is 16 of them at least (the longest term at most), idle is who stays away for three
 //! ```
 //!
 //! # Degradation
@@ -38,7 +38,7 @@
 //! | rule | when | what |
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
-//! | `look`, `look-now`, `burst` | a question is open | see `who` |
+//! | `look`, `look-now`, `relieve`, `burst` | a question is open | see `who` |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
 //! | `idle` | used less than half of its budget for 10 s, or for three times as long as its bursts are apart | the same |

@@ -30,7 +30,7 @@ const REST: Duration = Duration::from_secs(1);
 pub(super) struct Charge {
     pub(super) budget_cpus: f64,
     pub(super) used_cpus: f64,
-    /// The longest time from one burst to the next; 0 if it is not known to work in bursts.
+    /// The usual time from one burst to the next; 0 if it is not known to work in bursts.
     pub(super) apart_s: f64,
 }
 
@@ -65,10 +65,16 @@ impl Term {
             self.idle_since.get_or_insert(now);
             return;
         }
-        if self.idle_since.take().is_some_and(|since| now.since(since) >= REST) {
-            self.apart_s = self.apart_s.max(now.since(self.burst).as_secs_f64());
-            self.burst = now;
+        let Some(rest) = self.idle_since.take() else { return };
+        let (worked, rested) = (rest.since(self.burst), now.since(rest));
+        if rested < REST {
+            return;
         }
+        // Who rests for less time than it worked pauses now and then: that is no burst.
+        if rested >= worked {
+            self.apart_s = self.apart_s.max(now.since(self.burst).as_secs_f64());
+        }
+        self.burst = now;
     }
 
     fn length_s(&self, longest_s: f64) -> f64 {
@@ -258,6 +264,18 @@ mod tests {
         assert_eq!(terms.convict(at(0.0), &[("jobs".into(), far)].into()).len(), 1);
         assert!((0..59).all(|s| terms.end(at(f64::from(s)), &used(0.0)).is_empty()));
         assert_eq!(terms.end(at(60.0), &used(0.0)), [("jobs".into(), "idle")]);
+    }
+
+    #[test]
+    fn who_pauses_once_does_not_work_in_bursts() {
+        let mut terms = Terms::new(30.0, 600.0);
+        assert_eq!(terms.convict(at(0.0), &charged(0.1, 0.8)).len(), 1);
+        let free = (0..2000).find(|step| {
+            let second = 0.25 * f64::from(*step);
+            let cpus = if (27.0..28.25).contains(&second) { 0.0 } else { 0.1 };
+            !terms.end(at(second), &used(cpus)).is_empty()
+        });
+        assert_eq!(free, Some(120), "30 s");
     }
 
     #[test]

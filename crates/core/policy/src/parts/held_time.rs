@@ -35,9 +35,10 @@ impl HeldTime {
         }
     }
 
-    /// Whether a group can pay for so many seconds.
+    /// Whether a group can pay for so many seconds. Who asks for more than a bank holds, to leave
+    /// some of it for later, has it once that is full.
     pub(crate) fn pays(&self, group: &Tenant, seconds: f64) -> bool {
-        self.saved_s.get(group).is_some_and(|saved| *saved >= seconds)
+        self.saved_s.get(group).is_some_and(|saved| *saved >= seconds.min(MOST_S))
     }
 
     /// Takes so many seconds from a group's bank.

@@ -47,6 +47,7 @@
 //!   if none was played:        each victim learns from drift, and for CPI²
 //!   each victim learns behind whom it stood
 //!   if a look that relieved rivals has ended: each victim learns what these asked for meanwhile
+//!   if a victim is slow for this moment: hold those who may make it so (`now.rs`), and stop
 //!   if there are rivals of whom it is open what they want: hold all others but the greediest, as many as
 //!       there are CPUs for, and stop
 //!   if no look is on its way and the last one is long enough ago:
@@ -60,7 +61,7 @@
 //! # Rules
 //! | rule | when |
 //! |---|---|
-//! | `look` | a set of suspects is held for a moment, for the victim that is named in its inputs |
+//! | `look` | a set of suspects is held for a moment, for the victim that was looked at least |
 //! | `look-now` | the same, since that victim is slow for this moment |
 //! | `relieve` | others are held for a moment, so that it shows what rivals want |
 //! | `burst` | a reporter times its accesses on an idle CPU, within the hold of a look or between looks |
@@ -92,7 +93,7 @@ use look::Look;
 use quell_model::blame::{Candidate, Finding};
 use quell_types::{
     BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
-    Wish,
+    Time, Wish,
 };
 use relief::{RELIEF, RELIEF_CHIP, RELIEF_SAMPLE_S, Relief};
 use reporters::Reporters;
@@ -117,8 +118,9 @@ pub struct Who {
     victims: BTreeMap<Tenant, Victim>,
     held_time: HeldTime,
     playing: Option<Look>,
-    /// Looks at what rivals want that told nothing, in a row.
+    /// Looks at what rivals want that told nothing, in a row, and when the last one did.
     void_reliefs: u32,
+    void_at: Time,
     next_id: u64,
     /// Whether nobody was held in the last sample.
     clean: bool,
@@ -150,6 +152,7 @@ impl Who {
             victims: BTreeMap::new(),
             playing: None,
             void_reliefs: 0,
+            void_at: Time(0),
             next_id: 1,
             clean: true,
         }
@@ -167,6 +170,7 @@ impl Who {
         let held = self.held(seen);
         self.clean = held.is_empty();
         self.see_relief(seen, &held);
+        self.hope(seen);
         let patient = self.may_relieve(setup);
         self.victims.retain(|name, _| seen.services.contains_key(name));
         for (name, service) in &seen.services {
@@ -215,7 +219,7 @@ impl Who {
         }
         let held = trace.is_some_and(|trace| trace.aborted.is_none());
         if let Some(relief) = self.playing.take().and_then(|look| look.relief) {
-            self.learn_relief(&relief, held);
+            self.learn_relief(seen.time, &relief, held);
         }
     }
 
@@ -232,7 +236,7 @@ impl Who {
                 let chip_us = RELIEF_CHIP.as_micros() as u64;
                 return Some(self.play(seen, ("relieve", &RELIEF), chip_us, groups, Some(relief)));
             }
-            Some(_) => self.void_reliefs = self.void_reliefs.saturating_add(1),
+            Some(_) => self.see_void(seen.time),
             None => {}
         }
         // What a suspect wants shows only in samples in which it was not held.

@@ -51,7 +51,7 @@ impl Who {
     }
 
     /// The CPUs that somebody uses who is shown to make a victim slow for moments, while it does, and
-    /// the longest time in seconds from one of these to the next.
+    /// the usual time in seconds from one of these to the next.
     pub(crate) fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
         let all = self.victims.values().filter_map(|victim| victim.pulse_of(suspect));
         all.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))

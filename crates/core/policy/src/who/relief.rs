@@ -3,7 +3,7 @@
 use super::Who;
 use super::victim::{Victim, demands};
 use quell_model::blame::{Demand, Rival};
-use quell_types::{Knob, Observation, Setup, Tenant};
+use quell_types::{Knob, Observation, Setup, Tenant, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -17,8 +17,13 @@ pub(super) const RELIEF_SAMPLE_S: f64 = 0.3;
 const NEW_REST_FRAC: f64 = 0.5;
 /// So many of these looks can always be paid for, while it is open what rivals want.
 const RELIEFS: f64 = 2.0;
-/// After so many in a row that told nothing they are taken to be impossible.
+/// After so many in a row that told nothing they are taken to be impossible, ...
 const VOID_RELIEFS: u32 = 3;
+/// ... until one is tried again after so long.
+const VOID: Duration = Duration::from_secs(60);
+/// Of whom such a look told nothing, it is made again at once, then after so many seconds, then after
+/// twice as many, and so on: other looks are to be paid for too.
+const AGAIN_S: f64 = 30.0;
 
 /// Rivals that are not held while others are.
 #[derive(Clone, Debug)]
@@ -68,17 +73,32 @@ impl Who {
     }
 
     /// Takes in a look that is over; `held`: the others really were.
-    pub(super) fn learn_relief(&mut self, relief: &Relief, held: bool) {
+    pub(super) fn learn_relief(&mut self, now: Time, relief: &Relief, held: bool) {
         let told = relief.demands.as_ref().filter(|demands| held && !demands.is_empty());
         let Some(demands) = told else {
-            self.void_reliefs = self.void_reliefs.saturating_add(1);
+            self.see_void(now);
             return;
         };
         self.void_reliefs = 0;
         self.victims.values_mut().for_each(|victim| victim.relieve(demands, relief.held_frac));
     }
 
-    /// Those to be held, so that it shows what rivals want.
+    /// A look at what rivals want told nothing, or was not to be had.
+    pub(super) fn see_void(&mut self, now: Time) {
+        self.void_reliefs = self.void_reliefs.saturating_add(1);
+        self.void_at = now;
+    }
+
+    /// A machine that was too busy for such looks may be less so by now.
+    pub(super) fn hope(&mut self, seen: &Observation) {
+        let lately = seen.time.since(self.void_at) < VOID;
+        if self.void_reliefs >= VOID_RELIEFS && seen.interval_s <= RELIEF_SAMPLE_S && !lately {
+            self.void_reliefs = VOID_RELIEFS - 1;
+        }
+    }
+
+    /// Those to be held, so that it shows what rivals want: first those with whom that was not tried
+    /// yet, whoever stands behind them.
     pub(super) fn relief(&self, setup: &Setup) -> Option<(Vec<Tenant>, Relief)> {
         let held_s = RELIEF_CHIP.as_secs_f64();
         let pays = |other: &Tenant| {
@@ -86,7 +106,10 @@ impl Who {
             self.held_time.pays(other, held_s) && setup.controls(&frozen)
         };
         let cpus = setup.managed_cpus.len() as f64;
-        self.victims.iter().find_map(|(name, victim)| plan(name, victim, cpus, pays))
+        let look = |again: bool| {
+            self.victims.iter().find_map(|(name, victim)| plan(name, victim, (cpus, again), pays))
+        };
+        look(false).or_else(|| look(true))
     }
 
     /// For how many looks at what rivals want each bank saves: what was seen of them is to be seen
@@ -95,8 +118,7 @@ impl Who {
         let mut saved: BTreeMap<Tenant, f64> = BTreeMap::new();
         for victim in self.victims.values() {
             let rivals = victim.rivals(true);
-            let open = rivals.iter().any(|rival| !rival.relieved);
-            let looks = if open { RELIEFS } else { 1.0 };
+            let looks = saved_for(&rivals);
             for (tenant, _) in victim.parts().into_iter().filter(|_| !rivals.is_empty()) {
                 let of = saved.entry(tenant).or_default();
                 *of = of.max(looks);
@@ -106,17 +128,40 @@ impl Who {
     }
 }
 
+/// For how many looks at these rivals to save. Until it is time to look again at whom a look told
+/// nothing of, other looks go on.
+fn saved_for(rivals: &[Rival]) -> f64 {
+    let open = || rivals.iter().filter(|rival| !rival.relieved);
+    if open().any(|rival| rival.tried.is_none()) {
+        RELIEFS
+    } else if open().all(is_waiting) && open().next().is_some() {
+        0.0
+    } else {
+        1.0
+    }
+}
+
+/// Whether looks told nothing of it, and it is too early for another.
+fn is_waiting(rival: &Rival) -> bool {
+    let early = |(ago_s, times): (f64, u32)| ago_s < AGAIN_S * f64::from(times.saturating_sub(1));
+    rival.tried.is_some_and(early)
+}
+
 /// Whom to hold next, and who is watched meanwhile: those with whom that was not tried yet, while half
-/// of what the others use can be held; else one of whom it told nothing, while all others can.
+/// of what the others use can be held; or, `again`, the one of whom it told nothing longest ago, while
+/// all others can.
 fn plan(
     name: &Tenant,
     victim: &Victim,
-    cpus: f64,
+    (cpus, again): (f64, bool),
     pays: impl Fn(&Tenant) -> bool,
 ) -> Option<(Vec<Tenant>, Relief)> {
     let rivals = victim.rivals(false);
-    let (tried, new): (Vec<&Rival>, Vec<&Rival>) =
-        rivals.iter().filter(|rival| !rival.relieved).partition(|rival| rival.tried);
+    let open = rivals.iter().filter(|rival| !rival.relieved);
+    let (mut tried, new): (Vec<&Rival>, Vec<&Rival>) = open.partition(|r| r.tried.is_some());
+    tried.retain(|rival| !is_waiting(rival));
+    let ago_s = |rival: &Rival| rival.tried.map_or(0.0, |(ago_s, _)| ago_s);
+    tried.sort_by(|a, b| ago_s(b).total_cmp(&ago_s(a)));
     let parts = victim.parts();
     let look = |rivals: &[&Rival], (cpus, rest_frac): (f64, f64)| {
         let most = (parts.len() / 2).max(1);
@@ -124,7 +169,11 @@ fn plan(
         let held = hold(&parts, &watched, (victim.unheld_frac(), rest_frac), &pays)?;
         Some((held, Relief { victim: name.clone(), watched, demands: None, held_frac: 1.0 }))
     };
-    look(&new, (cpus, NEW_REST_FRAC)).or_else(|| look(&tried, (1.0, victim.unheld_frac())))
+    if again {
+        look(&tried, (1.0, victim.unheld_frac()))
+    } else {
+        look(&new, (cpus, NEW_REST_FRAC))
+    }
 }
 
 /// The first of these, and as many more as there are CPUs for what they ask for together.
@@ -196,7 +245,7 @@ mod tests {
             asked_cpus,
             used_cpus: 0.3,
             relieved: false,
-            tried: false,
+            tried: None,
         };
         let fitting = |asked: &[(&str, f64)], cpus: f64| {
             let rivals: Vec<Rival> = asked.iter().copied().map(rival).collect();

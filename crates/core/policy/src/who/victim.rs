@@ -137,12 +137,13 @@ impl Victim {
     ) {
         self.requests_per_s = service.qps.as_ref().ok().copied().filter(|qps| *qps > 0.0);
         let throttled = service.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0);
-        if let Ok(waits) = service.waits.as_ref()
-            && !(throttled || self.is_quiet(service))
-        {
-            let steal_frac = seen.host.steal.as_ref().map_or(0.0, |steal| steal.0);
-            self.waiting.see(waits, &demands(seen, held), steal_frac);
-        }
+        let waits = service.waits.as_ref().ok();
+        let Some(waits) = waits.filter(|_| !(throttled || self.is_quiet(service))) else {
+            self.waiting.pass(seen.interval_s);
+            return;
+        };
+        let steal_frac = seen.host.steal.as_ref().map_or(0.0, |steal| steal.0);
+        self.waiting.see(waits, &demands(seen, held), steal_frac);
     }
 
     /// Whether nobody is named for the CPU of whom it was not seen what he wants, however long that takes.
@@ -218,7 +219,8 @@ impl Victim {
     ) {
         self.work.guilt.fade(seen.time);
         self.latency.guilt.fade(seen.time);
-        let waits = !self.is_quiet(service) && self.waiting.seconds() > 0.0;
+        self.pulses.fade(seen.time);
+        let waits = !self.is_quiet(service) && self.waiting.tells();
         if self.requests_per_s.is_none() && !waits {
             return;
         }
@@ -273,7 +275,7 @@ impl Victim {
     }
 
     /// The CPUs that somebody uses who is shown to make it slow for moments, while it does; and the
-    /// longest time in seconds from one moment to the next.
+    /// usual time in seconds from one moment to the next.
     pub(super) fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
         let named = self.pulses.named(&FindingParams::default());
         let culprit = named.into_iter().find(|culprit| culprit.workload == *suspect)?;

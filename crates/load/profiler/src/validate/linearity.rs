@@ -1,6 +1,6 @@
 //! Linearity: levels take turns, there and back again, and each gets its median.
 
-use super::observer::Observer;
+use super::observer::{Observer, Reference};
 use super::{KernelLinearity, LevelValue, ValidateOptions};
 use crate::ProfileError;
 use crate::desk::{pause, percent, ready};
@@ -66,9 +66,17 @@ fn look(
     };
     let seen = at(observer, level)?;
     let Some(reference) = observer.reference() else { return Ok(seen) };
-    let beside = at(observer, reference)?;
-    let again = at(observer, level)?;
-    Ok(100.0 * observer.share(f64::midpoint(seen, again) / beside))
+    let beside = match reference {
+        Reference::Quiet => (at(observer, 0.0)?, None),
+        Reference::Full => (at(observer, 100.0)?, None),
+        Reference::Both => (at(observer, 0.0)?, Some(at(observer, 100.0)?)),
+    };
+    let seen = f64::midpoint(seen, at(observer, level)?);
+    let share = match beside {
+        (quiet, Some(full)) => (seen - quiet) / (full - quiet),
+        (beside, None) => observer.share(seen / beside),
+    };
+    Ok(100.0 * share)
 }
 
 /// Waits until caches are full, and until what is occupied has grown or shrunk to its place.

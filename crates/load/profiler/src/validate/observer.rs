@@ -28,6 +28,17 @@ pub(super) enum Observer {
     Probe(Prober),
 }
 
+/// Beside what a look is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reference {
+    /// No pressure.
+    Quiet,
+    /// Full pressure.
+    Full,
+    /// Both: what a lost line costs is the host's too, where it comes back from what all share.
+    Both,
+}
+
 /// The chase that sees memory: far larger than what a cache gives one of many tenants.
 const MEMORY_CHASE: usize = 64 << 20;
 /// The chase that sees what lies between the second level and memory: so many times the second
@@ -88,13 +99,13 @@ impl Observer {
         }
     }
 
-    /// The intensity beside which each look is judged, 0 or 100: what it sees depends on the host's
-    /// other tenants too, so only the ratio of windows right beside each other tells. None where
-    /// what it sees is nobody else's.
-    pub(super) fn reference(&self) -> Option<f64> {
+    /// Beside what each look is judged: what it sees depends on the host's other tenants too, so only
+    /// windows right beside each other are compared. None where what it sees is nobody else's.
+    pub(super) fn reference(&self) -> Option<Reference> {
         match self {
-            Observer::Victim(_) | Observer::Probe(_) => Some(0.0),
-            Observer::OwnWork | Observer::Counter(..) => Some(100.0),
+            Observer::Probe(prober) if prober.is_in_place() => Some(Reference::Both),
+            Observer::Victim(_) | Observer::Probe(_) => Some(Reference::Quiet),
+            Observer::OwnWork | Observer::Counter(..) => Some(Reference::Full),
             Observer::OwnFootprint | Observer::Level(..) => None,
         }
     }

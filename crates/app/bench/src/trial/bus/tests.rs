@@ -32,6 +32,7 @@ fn without_consent_or_out_of_bounds_nothing_begins() {
     assert!(refused(|o| o.hurts_everyone = false).contains("--i-know-this-hurts-everyone"));
     assert!(refused(|o| o.bursts.bursts = 11).contains("1 to 10"));
     assert!(refused(|o| o.bursts.length = Duration::from_millis(600)).contains("10 to 500"));
+    assert!(refused(|o| o.bursts.length = Duration::from_millis(199)).contains("less than 200 ms"));
     assert!(refused(|o| o.bursts.pause = Duration::from_secs(1)).contains("2 to 30"));
     assert!(refused(|o| o.bursts.pause = Duration::from_secs(8)).contains("70 s at most"));
 }

@@ -75,6 +75,15 @@ fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
 }
 
 #[test]
+fn a_culprit_whose_harm_was_not_measured_is_not_told_to_be_none() {
+    for (class, said) in [(Harm::Much, "not measured: discarded"), (Harm::None, "no culprit: ")] {
+        let drawn = Composition::draw(1, 0, (class, Taken::Memory));
+        let words = Trial::discarded(0, &drawn, None, "it did not begin").in_words();
+        assert!(words.contains(said), "{words}");
+    }
+}
+
+#[test]
 fn what_was_said_in_a_trial_that_does_not_count_is_told_and_not_counted() {
     let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
     report.add(trial(0, &["somebody"], 4.0).unless(Some("another class")));
@@ -99,7 +108,9 @@ fn a_control_tells_how_far_one_is_off_and_how_far_it_is_said_to_be() {
         (control.harm.mean - 1.1_f64.sqrt()).abs() < 1e-9,
         "the greatest of three: {control:?}"
     );
-    assert!((control.latency_deviation_ln - 1.1_f64.ln()).abs() < 1e-9, "{control:?}");
+    // Harms of 1.1 and, since cost did not change, 1.
+    let deviation = 1.1_f64.ln() / 2.0_f64.sqrt();
+    assert!((control.harm_deviation_ln - deviation).abs() < 1e-9, "{control:?}");
     assert!(control.half_width_ln < 1e-9, "alike pairs leave no doubt: {control:?}");
     assert!(report.in_words().contains("control: harm 1.05"), "{}", report.in_words());
 }

@@ -7,6 +7,7 @@ use anyhow::Context;
 use quell_bench::{BusTrialOptions, Interrupt, bus_trial};
 use quell_pressure::{BusBursts, Stop, lock_bus_in_bursts};
 use rustix::process::Signal;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ struct Bursts {
     /// How many bursts, 1 to 10; 5 s of bus locks in all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     bursts: u32,
-    /// Length of each in milliseconds, 10 to 500.
+    /// Length of each in milliseconds, 200 to 500: what shorter ones do cannot be told in windows
+    /// of 100 ms.
     #[arg(long, value_name = "MS", default_value_t = 400)]
     burst_ms: u64,
     /// Before each burst, in seconds, 2 to 30.
@@ -120,7 +122,10 @@ pub(super) fn lock(args: &BusLocker) -> anyhow::Result<()> {
     let mut told = Ok(());
     lock_bus_in_bursts(&plan, consent, &stop, &mut |burst| {
         let line = serde_json::to_string(burst).context("a burst");
-        told = line.and_then(|line| files::print_text(&format!("{line}\n")));
+        // Not as for people, to whom a reader that went away is no error.
+        told = line.and_then(|line| {
+            writeln!(std::io::stdout().lock(), "{line}").context("cannot tell of a burst")
+        });
         if told.is_err() {
             // Nobody listens any more.
             stop.request();

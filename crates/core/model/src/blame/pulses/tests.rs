@@ -1,6 +1,7 @@
 //! Tests of slow moments in a small world.
 
 use super::*;
+use crate::blame::finding::{Cause, Finding, FindingParams};
 use quell_types::{ChipTrace, RequestReading};
 
 const STEP_S: f64 = 0.25;

@@ -93,12 +93,38 @@ fn who_neither_sleeps_nor_has_most_of_a_cpu_is_not_told_by_it_and_who_sleeps_is(
     assert_eq!(shown(&waiting, &both), Vec::<String>::new());
     let names = both.map(Tenant::from);
     let all = rivals(&waiting, names.iter(), false, &FindingParams::default());
-    let tried: Vec<(bool, bool)> = all.iter().map(|r| (r.tried, r.relieved)).collect();
+    let tried: Vec<(bool, bool)> = all.iter().map(|r| (r.tried.is_some(), r.relieved)).collect();
     assert_eq!(tried, [(true, false), (false, false)], "{all:?}");
     waiting.relieve(&asked(&["rate"], 0.5), 1.0);
     assert_eq!(open(&waiting, &both), [("loop".into(), false)]);
     waiting.relieve(&asked(&["rate"], 1.0), 1.0);
     assert_eq!(open(&waiting, &both), [("loop".into(), false)], "it was seen to sleep");
+}
+
+#[test]
+fn what_a_sample_tells_is_that_of_the_part_in_which_others_were_held() {
+    let both = ["loop", "rate"];
+    let seen = |used_cpus: f64, held_frac: f64| {
+        let mut waiting = watched(&both, 20);
+        waiting.relieve(&had(&["loop"], used_cpus, 1.0), held_frac);
+        shown(&waiting, &both)
+    };
+    assert_eq!(seen(0.7, 1.0), Vec::<String>::new());
+    // It had 0.5 in the rest of the sample, as always: (0.7 - 0.3 * 0.5) / 0.7.
+    assert_eq!(seen(0.7, 0.7), ["loop"]);
+}
+
+#[test]
+fn who_is_not_seen_any_more_is_not_blamed_for_ever() {
+    let both = ["loop", "rate"];
+    let mut waiting = watched(&both, 20);
+    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0);
+    assert_eq!(shown(&waiting, &both), ["loop"]);
+    waiting.pass(60.0);
+    assert_eq!(shown(&waiting, &both), Vec::<String>::new());
+    assert!(waiting.tells());
+    waiting.pass(300.0);
+    assert!(!waiting.tells());
 }
 
 #[test]
