@@ -6,12 +6,19 @@ use quell_policy::{
 };
 use std::time::Duration;
 
+/// What the key table says of a law that is several under one name.
+const ALITA: &str = "No parameters of its own: those of bus-lock, llc-bias and power hold.";
+
 /// All laws with their parameters, for [`quell_config::Raw::check`].
 #[must_use]
 pub fn known_laws() -> Laws {
     let schema = schemars::schema_for!(LawParams).to_value();
     // The schema of a type of ours: every field is an object, which a test holds.
-    Laws::from_json_schema(&schema, Law::ALL.map(Law::name)).unwrap_or_default()
+    let mut laws = Laws::from_json_schema(&schema, Law::ALL.map(Law::name)).unwrap_or_default();
+    if let Some(alita) = laws.0.get_mut(Law::Alita.name()) {
+        ALITA.clone_into(&mut alita.doc);
+    }
+    laws
 }
 
 /// Whether the configured law accepts its parameters.
@@ -111,6 +118,16 @@ mod tests {
             let first = if law == Law::Alita { "bus-lock" } else { law.name() };
             assert_eq!(policies(&config).unwrap()[0].name(), first);
         }
+    }
+
+    #[test]
+    fn the_key_table_says_whose_parameters_alita_has() {
+        for policy in policies(&check(&format!("[agent]\nlaw = \"alita\"\n{LEAST}"))).unwrap() {
+            assert!(ALITA.contains(policy.name()), "{}", policy.name());
+        }
+        let page = quell_config::key_table(&known_laws());
+        assert!(page.contains(&format!("`[law.alita]`\n\n{ALITA}\n")), "{page}");
+        assert!(page.contains("`[law.none]`\n\nNo parameters.\n"), "{page}");
     }
 
     #[test]

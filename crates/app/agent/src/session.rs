@@ -7,6 +7,7 @@
 //! tried whether what failed works again; only then batch is let go, and the law begins anew.
 
 mod brake;
+mod stranded;
 
 use crate::decisions::Decisions;
 use crate::pace::Pace;
@@ -59,7 +60,7 @@ pub struct Session<P, D> {
     touched: BTreeSet<Knob>,
     /// Whether an experiment is being played: then the platform must not be kept waiting.
     pub(crate) playing: bool,
-    /// Refusals that were told already.
+    /// What was told already: once is enough.
     told: BTreeSet<String>,
     pub(crate) actions_total: BTreeMap<String, u64>,
     pub(crate) full_samples: u64,
@@ -158,6 +159,7 @@ impl<P: Platform, D: Decisions> Session<P, D> {
         self.wall_unix_ms = sample.wall_unix_ms;
         self.full_samples += u64::from(scope == Scope::Full);
         self.tell_refusals(&sample);
+        self.tell_stranded(&sample);
         let decision = self.engine.step(&sample);
         if !decision.entry.is_empty() && self.log.append(&decision.entry)? {
             self.write_standing(&sample)?;
@@ -219,11 +221,7 @@ impl<P: Platform, D: Decisions> Session<P, D> {
     fn tell_refusals(&mut self, sample: &Sample) {
         for outcome in &sample.outcomes {
             let Some(error) = &outcome.error else { continue };
-            let text = format!("not done: {error}");
-            // A refusal that names ever new things must not fill the memory.
-            if self.told.len() < 1000 && self.told.insert(text.clone()) {
-                self.say(&text);
-            }
+            self.say_once(&format!("not done: {error}"));
             self.playing &= !matches!(outcome.action, Action::Play(_) | Action::Probe(_));
         }
     }
@@ -247,6 +245,13 @@ impl<P: Platform, D: Decisions> Session<P, D> {
 
     fn say(&self, text: &str) {
         (self.introduction.say)(text);
+    }
+
+    /// Says it unless it was said before. What names ever new things must not fill the memory.
+    fn say_once(&mut self, text: &str) {
+        if self.told.len() < 1000 && self.told.insert(text.to_owned()) {
+            self.say(text);
+        }
     }
 
     /// To the safe side: batch held, services free.

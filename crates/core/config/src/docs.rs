@@ -20,7 +20,9 @@ pub fn key_table(laws: &Laws) -> String {
         rows(&mut page, section);
     }
     for (name, schema) in &laws.0 {
-        heading(&mut page, &format!("[law.{name}]"), &schema.doc);
+        let bare = schema.doc.is_empty() && schema.fields.is_empty();
+        let doc = if bare { "No parameters." } else { schema.doc.as_str() };
+        heading(&mut page, &format!("[law.{name}]"), doc);
         if !schema.fields.is_empty() {
             parameters(&mut page, schema);
         }

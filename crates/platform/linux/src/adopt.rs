@@ -1,5 +1,6 @@
 //! Moving a tenant's processes into a group of Quell's, only where `adopt` says so.
 
+use crate::restore::file_undo;
 use quell_cgroup::{CgroupError, Group, Layout, create, home_of, subtree_files};
 use quell_platform::{KnobJournal, Store, StoreError, Undo};
 use quell_topology::Machine;
@@ -38,7 +39,7 @@ pub(crate) fn adopt<S: Store>(
         Err(error) => return Ok(Err(error)),
     };
     journal.before_write(&format!("group {path}"), || {
-        let files = above.into_iter().map(|(path, text)| Undo::File { path, text });
+        let files = above.into_iter().map(|(path, text)| file_undo(path, text));
         let group = Undo::RemoveGroup { path: PathBuf::from(&path) };
         files.chain([group]).collect()
     })?;

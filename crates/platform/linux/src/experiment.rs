@@ -15,6 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// So often the dead man tries to free groups, 20 ms apart.
+const DEAD_MAN_TRIES: u32 = 50;
+
 /// Counters at an edge.
 pub(crate) struct Edge {
     pub(crate) time: Time,
@@ -84,11 +87,12 @@ impl Player {
         }
     }
 
-    /// Frees the groups at once.
+    /// Frees the groups at once, each whatever becomes of the others. If one is not to be had, whoever
+    /// drops this tries again, and so does the dead man.
     pub(crate) fn end(&mut self, aborted: Option<String>) -> ExperimentTrace {
-        self.released.store(true, Ordering::Release);
-        let thawed: Result<Vec<()>, String> = self.freezers.iter().map(thaw).collect();
-        let aborted = aborted.or(thawed.err());
+        let failed = thaw_all(&self.freezers);
+        self.released.store(failed.is_none(), Ordering::Release);
+        let aborted = aborted.or(failed);
         ExperimentTrace { id: self.experiment.id, chips: std::mem::take(&mut self.chips), aborted }
     }
 
@@ -101,6 +105,11 @@ impl Player {
                 freezer.write(&Setting::Flag(held)).map_err(|error| error.to_string())?;
             }
         }
+        // The dead man may have come while groups were asked again and again to freeze.
+        if held && self.released.load(Ordering::Acquire) {
+            thaw_all(&self.freezers);
+            return Err("the bound had passed".into());
+        }
         self.next_edge = self.last_edge.time + Duration::from_micros(self.experiment.chip_us);
         Ok(())
     }
@@ -112,6 +121,15 @@ impl Drop for Player {
             self.end(Some("dropped".into()));
         }
     }
+}
+
+/// Thaws each, whatever becomes of the others; why the last one that failed did not.
+fn thaw_all(freezers: &[FreezerKnob]) -> Option<String> {
+    let mut failed = None;
+    for freezer in freezers {
+        failed = thaw(freezer).err().or(failed);
+    }
+    failed
 }
 
 fn thaw(freezer: &FreezerKnob) -> Result<(), String> {
@@ -135,8 +153,12 @@ fn arm_dead_man(
             }
             std::thread::sleep(Duration::from_millis(20).min(end.since(clock::now())));
         }
-        if !released.swap(true, Ordering::AcqRel) {
-            freezers.iter().for_each(|freezer| drop(thaw(freezer)));
+        for _ in 0..DEAD_MAN_TRIES {
+            if released.load(Ordering::Acquire) {
+                return;
+            }
+            released.store(thaw_all(&freezers).is_none(), Ordering::Release);
+            std::thread::sleep(Duration::from_millis(20));
         }
     };
     std::thread::Builder::new()

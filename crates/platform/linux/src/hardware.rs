@@ -1,5 +1,6 @@
 //! Power and frequency of the machine, and what is set of its CPUs.
 
+use crate::restore::file_undo;
 use quell_counters::{
     AwakeKnob, ClockKnob, ClockModulation, Cpufreq, EnergyMeter, FrequencyKnob, IdleStates, Policy,
     Rapl, RawFile, RawRegister, Thermal,
@@ -63,7 +64,7 @@ impl CpuKnob {
                 return Ok(vec![Undo::Register { path, register, value }]);
             }
         };
-        let undo = |RawFile { path, text }| Undo::File { path, text };
+        let undo = |RawFile { path, text }| file_undo(path, text);
         Ok(files.into_iter().map(undo).collect())
     }
 }

@@ -1,6 +1,7 @@
 //! All knobs of all groups: read back, journalled before the first write, written.
 
 use crate::hardware::CpuKnob;
+use crate::restore::file_undo;
 use crate::vms::{Vm, VmKnob, is_libvirts};
 use quell_cgroup::{
     BandwidthKnob, CgroupError, CpusKnob, Exclusivity, FreezerKnob, Group, GroupKnob, IdleKnob,
@@ -123,7 +124,7 @@ impl KnobTable {
         };
         let key = format!("{knob} of group {}", entry.identity);
         if !journal.knows(&key) {
-            let undo = match entry.backend.undo() {
+            let undo = match entry.backend.undo(knob) {
                 Ok(undo) => undo,
                 Err(error) => return Ok(Err(format!("not changed, {error}"))),
             };
@@ -158,7 +159,7 @@ impl KnobTable {
         };
         let key = format!("{knob} of group {}", entry.identity);
         if !journal.knows(&key) {
-            match entry.backend.undo() {
+            match entry.backend.undo(&knob) {
                 Ok(undo) => journal.before_write(&key, || undo)?,
                 Err(error) => return Ok(Err(Gap::failed(error))),
             }
@@ -174,6 +175,16 @@ impl KnobTable {
     }
 }
 
+/// Whether to set the knob is to set this property of a unit.
+fn sets(knob: &Knob, property: &str) -> bool {
+    match knob {
+        Knob::CpuBandwidth { .. } => property.starts_with("CPUQuota"),
+        Knob::CpuWeight { .. } | Knob::CpuIdle { .. } => property == "CPUWeight",
+        Knob::Cpus { .. } => property == "AllowedCPUs",
+        _ => false,
+    }
+}
+
 impl Backend {
     fn read(&self) -> Reading<Setting> {
         match self {
@@ -183,24 +194,26 @@ impl Backend {
         }
     }
 
-    /// How a write is taken back.
-    fn undo(&self) -> Result<Vec<Undo>, String> {
+    /// How a write to this knob is taken back.
+    fn undo(&self, knob: &Knob) -> Result<Vec<Undo>, String> {
         let told = |error: CgroupError| error.to_string();
         match self {
             Backend::Vm(knob) => knob.undo(),
             Backend::Cpu(knob) => knob.undo(),
             Backend::Files(files) => {
                 let raw = files.raw_files().map_err(told)?;
-                Ok(raw.into_iter().map(|(path, text)| Undo::File { path, text }).collect())
+                Ok(raw.into_iter().map(|(path, text)| file_undo(path, text)).collect())
             }
             Backend::Unit { unit, name, .. } => {
                 let saved = unit.save().map_err(told)?;
                 let undo = |line: String| {
                     let (property, value) = line.split_once('=').unwrap_or((&line, ""));
-                    let (property, value) = (property.to_owned(), value.to_owned());
-                    Undo::UnitProperty { unit: name.clone(), property, value }
+                    // Others may be changed by their owner, or by Quell's other knobs, until then.
+                    let (unit, property) = (name.clone(), property.to_owned());
+                    let value = value.to_owned();
+                    sets(knob, &property).then_some(Undo::UnitProperty { unit, property, value })
                 };
-                Ok(saved.into_iter().map(undo).collect())
+                Ok(saved.into_iter().filter_map(undo).collect())
             }
         }
     }
@@ -283,4 +296,20 @@ fn knobs_of(tenant: &Tenant, group: &Group, is_service: bool) -> Vec<(Knob, Box<
         add(&mut all, Knob::Frozen { tenant: tenant() }, FreezerKnob::new(group));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_knob_of_a_unit_brings_back_what_it_sets_and_nothing_else() {
+        let tenant = || Tenant::from("jobs");
+        let all = ["CPUQuota", "CPUQuotaPeriodSec", "CPUWeight", "AllowedCPUs"];
+        let of = |knob: Knob| all.into_iter().filter(|p| sets(&knob, p)).collect::<Vec<_>>();
+        assert_eq!(of(Knob::CpuBandwidth { tenant: tenant() }), all[..2]);
+        assert_eq!(of(Knob::CpuWeight { tenant: tenant() }), all[2..3]);
+        assert_eq!(of(Knob::Cpus { tenant: tenant() }), all[3..]);
+        assert!(of(Knob::Frozen { tenant: tenant() }).is_empty());
+    }
 }

@@ -254,8 +254,9 @@ impl Platform for Linux {
     }
 
     fn disown(&mut self, knob: &Knob) -> Result<(), PlatformError> {
-        let of_resources = || self.resources.has(knob).then(|| Resources::key(knob)).flatten();
-        match self.knobs.key(knob).or_else(of_resources) {
+        // Masks and throttles are those of a group of ours, which is to be removed whatever stands in
+        // it: its record stays.
+        match self.knobs.key(knob) {
             Some(key) => Ok(self.journal.forget(&key)?),
             None => Ok(()),
         }

@@ -36,7 +36,7 @@ pub enum OpenError {
     #[error("{0}")]
     State(String),
     /// Quell needs root.
-    #[error("quell guard changes cgroups and loads eBPF programs: run it as root")]
+    #[error("this changes cgroups and loads eBPF programs: run it as root")]
     NotRoot,
     /// An agent that died has left knobs changed, and they could not be put back.
     #[error("what an earlier agent left could not be put back: {0}")]

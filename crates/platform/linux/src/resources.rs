@@ -129,11 +129,6 @@ impl Resources {
         self.knobs.contains(knob)
     }
 
-    /// The journal's key of a knob: that of its tenant's group.
-    pub(crate) fn key(knob: &Knob) -> Option<String> {
-        knob.tenant().map(key)
-    }
-
     /// Sets a knob; the removal of the tenant's group is on disk before.
     ///
     /// # Errors

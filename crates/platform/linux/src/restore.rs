@@ -2,11 +2,14 @@
 
 use crate::clock;
 use crate::vms::Client;
-use quell_cgroup::{Group, Layout, move_process, remove, restore_raw};
+use quell_cgroup::{CgroupError, Group, Layout, move_process, remove, restore_raw};
 use quell_counters::RawRegister;
-use quell_platform::{FileStore, KnobJournal, RestoreReport, StoreError, Undo, Undoer};
+use quell_platform::{
+    FileIdentity, FileStore, KnobJournal, RestoreReport, StoreError, Undo, Undoer,
+};
 use quell_topology::Machine;
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -74,6 +77,20 @@ pub(crate) fn restore_state_except(
     journal.restore_except(&mut LinuxUndoer::new(root), staying)
 }
 
+/// How a write to a file is taken back: its text, of this very file. A group that is made anew under
+/// the same path, or one after the next start of the machine, is not touched.
+pub(crate) fn file_undo(path: PathBuf, text: String) -> Undo {
+    let of = identity(&path);
+    Undo::File { path, text, of }
+}
+
+/// Trees that stand for a machine in tests are of this start of the kernel too.
+fn identity(path: &Path) -> Option<FileIdentity> {
+    let boot_id = Machine::new("/").boot_id().ok()?;
+    let folder = path.parent()?.metadata().ok()?.ino();
+    Some(FileIdentity { boot_id, folder })
+}
+
 /// Takes changes back on the real machine.
 pub(crate) struct LinuxUndoer {
     layout: Layout,
@@ -118,11 +135,23 @@ impl LinuxUndoer {
             Undo::UnitProperty { unit, property, value } => {
                 let systemctl = quell_cgroup::Systemctl::detect(self.layout.root())
                     .ok_or_else(|| "systemd no longer runs".to_string())?;
+                let stands = systemctl.control_group(unit);
+                if matches!(stands, Err(CgroupError::NoUnit { .. })) {
+                    return Ok(());
+                }
                 quell_cgroup::SystemdUnit::new(unit.clone(), systemctl)
                     .restore(&[format!("{property}={value}")])
                     .map_err(|e| e.to_string())
             }
         }
+    }
+
+    /// Whether the file is still the one whose text was saved. One whose group is gone counts, which
+    /// restoring it says.
+    fn is_that(path: &Path, of: Option<&FileIdentity>) -> bool {
+        let Some(of) = of else { return true };
+        let now = identity(path);
+        now.is_none_or(|now| now == *of)
     }
 
     /// Removes a group of ours; processes born in it since go to its parent.
@@ -211,7 +240,9 @@ impl Undoer for LinuxUndoer {
             .iter()
             .rev()
             .filter_map(|undo| match undo {
-                Undo::File { path, text } => Some((path.clone(), text.clone())),
+                Undo::File { path, text, of } => {
+                    Self::is_that(path, of.as_ref()).then(|| (path.clone(), text.clone()))
+                }
                 _ => None,
             })
             .collect();
@@ -226,5 +257,42 @@ impl Undoer for LinuxUndoer {
                 other => self.one(other),
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_of_a_folder_that_was_made_anew_or_of_another_boot_is_left_alone() {
+        let tree = tempfile::tempdir().unwrap();
+        let (folder, other) = (tree.path().join("group"), tree.path().join("anew"));
+        let file = folder.join("cpu.weight");
+        fs::create_dir(&folder).unwrap();
+        fs::write(&file, "100\n").unwrap();
+        let undo = file_undo(file.clone(), "100\n".into());
+        let text = || fs::read_to_string(&file).unwrap();
+        let take_back =
+            |undo: &Undo| LinuxUndoer::new(tree.path()).undo(&[undo]).pop().unwrap().unwrap();
+
+        fs::write(&file, "5\n").unwrap();
+        take_back(&undo);
+        assert_eq!(text(), "100\n");
+
+        fs::write(&file, "5\n").unwrap();
+        let Undo::File { path, text: old, of } = undo.clone() else { panic!("{undo:?}") };
+        let of = of.map(|of| FileIdentity { boot_id: "another".into(), ..of });
+        take_back(&Undo::File { path, text: old, of });
+        assert_eq!(text(), "5\n", "of another start of the machine");
+
+        // Both are there at once, so that they differ.
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("cpu.weight"), "300\n").unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        fs::rename(&other, &folder).unwrap();
+        take_back(&undo);
+        assert_eq!(text(), "300\n", "its owner made it anew");
     }
 }

@@ -186,7 +186,7 @@ mod tests {
         let inner = MemoryStore::default();
         let (store, medium, _) = store(&inner);
         let mut journal = KnobJournal::open(store).unwrap();
-        let file = |text: &str| vec![Undo::File { path: "a".into(), text: text.into() }];
+        let file = |text: &str| vec![Undo::File { path: "a".into(), text: text.into(), of: None }];
         for fault in [StoreFault::NoSync, StoreFault::Unconfirmed] {
             medium.throw(fault);
             assert!(journal.before_write("k", || file("early")).is_err(), "{fault:?}");
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_death_while_one_knob_is_left_to_others_loses_no_other() {
-        let file = |text: &str| vec![Undo::File { path: "a".into(), text: text.into() }];
+        let file = |text: &str| vec![Undo::File { path: "a".into(), text: text.into(), of: None }];
         for (fault, left) in [(StoreFault::DieBefore, 2), (StoreFault::DieAfter, 1)] {
             let inner = MemoryStore::default();
             let (store, medium, _) = store(&inner);
@@ -218,7 +218,7 @@ mod tests {
         let inner = MemoryStore::default();
         let (store, medium, _) = store(&inner);
         let mut journal = KnobJournal::open(store).unwrap();
-        let file = |text: &str| vec![Undo::File { path: "a".into(), text: text.into() }];
+        let file = |text: &str| vec![Undo::File { path: "a".into(), text: text.into(), of: None }];
         journal.before_write("k", || file("early")).unwrap();
         medium.throw(StoreFault::Unconfirmed);
         assert!(journal.forget("k").is_err());

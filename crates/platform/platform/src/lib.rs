@@ -31,4 +31,4 @@ pub use platform::{Platform, PlatformError, Scope, Store, StoreError};
 pub use recorder::Recorder;
 pub use replay::Replay;
 pub use table::Table;
-pub use undo::{KnobJournal, RestoreReport, Undo, Undoer};
+pub use undo::{FileIdentity, KnobJournal, RestoreReport, Undo, Undoer};

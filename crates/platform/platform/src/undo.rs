@@ -17,6 +17,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+/// Which of all files that may ever have a path: a group that was made anew, or that of another start
+/// of the machine, owes nothing to what stood in the one before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// The kernel's boot_id.
+    pub boot_id: String,
+    /// Inode of the folder in which it lies.
+    pub folder: u64,
+}
+
 /// How one change is taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "undo", rename_all = "snake_case")]
@@ -27,6 +37,9 @@ pub enum Undo {
         path: PathBuf,
         /// Its old text.
         text: String,
+        /// Which file it is; none where that does not matter, or was not written down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<FileIdentity>,
     },
     /// Remove a group that Quell made (its name begins with `quell`); its tasks go to the parent.
     RemoveGroup {
@@ -291,7 +304,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn file(path: &str, text: &str) -> Undo {
-        Undo::File { path: path.into(), text: text.into() }
+        Undo::File { path: path.into(), text: text.into(), of: None }
     }
 
     /// Files, where `b` refuses to be written before `a` stands at "0".
@@ -300,7 +313,7 @@ mod tests {
 
     impl Files {
         fn one(&mut self, undo: &Undo) -> Result<(), String> {
-            let Undo::File { path, text } = undo else { return Err("not in this test".into()) };
+            let Undo::File { path, text, .. } = undo else { return Err("not in this test".into()) };
             let first = self.0.get(&PathBuf::from("a")).map(String::as_str);
             if path.ends_with("b") && first != Some("0") {
                 return Err("a first".into());

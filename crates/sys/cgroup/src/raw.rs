@@ -83,7 +83,10 @@ pub fn restore_raw(files: &[RawFile]) -> RestoreReport {
         match stands(saved) {
             Ok(true) => report.unchanged.push(saved.0.clone()),
             Ok(false) => open.push(saved),
-            Err(error) if error.is_gone() => report.gone.push(saved.0.clone()),
+            // So is a file whose controller was disabled by the group's owner.
+            Err(error) if error.is_gone() || matches!(error, CgroupError::Unsupported { .. }) => {
+                report.gone.push(saved.0.clone());
+            }
             Err(error) => report.failed.push((saved.0.clone(), error)),
         }
     }

@@ -176,6 +176,10 @@ impl RawRegister {
     /// If the device refuses, or the register reads otherwise.
     pub fn restore(&self) -> Result<(), String> {
         let told = |error: io::Error| format!("{}: {error}", self.path.display());
+        // A CPU that was unplugged comes back with registers of its own.
+        if !self.path.exists() {
+            return Ok(());
+        }
         write_register(&self.path, self.register, self.value).map_err(told)?;
         let mut now = [0u8; 8];
         let device = File::open(&self.path).map_err(told)?;

@@ -13,7 +13,9 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-/// Adds tasks to the queue and shows what became of them. The agent starts them while there is room.
+/// Adds tasks to the queue and shows what became of them.
+///
+/// The agent starts them while there is room.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -77,6 +79,10 @@ enum What {
     },
 }
 
+/// Who starts a task when no agent does.
+const NO_AGENT: &str =
+    "; no agent runs yet: `quell guard` with a batch group of tasks = true starts it";
+
 /// A task.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Task {
@@ -116,7 +122,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             };
             let id = queue.add(&spec, moment::now_ms())?;
             let runs = matches!(AgentState::of(&state), AgentState::Running { .. });
-            let note = if runs { "" } else { "; no agent runs yet: `quell guard` starts it" };
+            let note = if runs { "" } else { NO_AGENT };
             files::print_text(&format!("task {id} is ready{note}"))
         }
         What::List { json } => show(queue.list()?, *json, list),

@@ -14,14 +14,15 @@ pub(crate) struct Args {
     what: What,
 }
 
+// Docs here would replace those of what is in them in the help.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// The main job: all laws, each polluter alone and mixed, interleaved rounds.
     Guard(Guard),
-    /// Whether CPU time per request tells a neighbour's harm from a service's own load here.
     Signal(Signal),
 }
 
+/// Tells whether CPU time per request shows a neighbour's harm, not a service's own load.
+///
 /// One cause at a time is turned on and off beside a service: its own load, integer loops, cache
 /// and bandwidth polluters and, if asked for, split locks. Compared are the service's CPU time per
 /// request and the sojourn that clients see. Needs root.
@@ -55,7 +56,14 @@ struct Signal {
     json: Option<PathBuf>,
 }
 
+/// Measures the main job: all laws, each polluter alone and mixed, in interleaved rounds.
+///
+/// Needs root.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell bench guard --polluters mix --loads 0.5 --json out.json
+  quell bench guard --laws none,quell --rounds 1 --report DIR")]
 struct Guard {
     #[command(flatten)]
     common: Common,

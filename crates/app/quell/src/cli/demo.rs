@@ -5,8 +5,7 @@ use quell_bench::{Contender, DemoReport, GuardOptions, Interrupt, Mix, Size};
 use quell_service::{SearchParams, ServiceSpec, StoreParams};
 use std::path::PathBuf;
 
-/// Shows the main job in about three minutes: a service beside batch work, alone and under each
-/// control law.
+/// Shows the main job in about three minutes, with tables and plots.
 ///
 /// A search engine runs on all CPUs. Its peak rate and its SLO are found; then for each load it
 /// runs alone and beside cache, bandwidth and CPU polluters under `none`, `os-only`, `static` (the
@@ -14,6 +13,10 @@ use std::path::PathBuf;
 /// those of the load generator, from the scheduled arrival. Needs root; all groups, namespaces and
 /// processes that it makes are removed, also at Ctrl-C.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell demo --report DIR
+  quell demo --seconds 60 --no-network --json demo.json")]
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,

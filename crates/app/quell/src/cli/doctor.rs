@@ -9,7 +9,9 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// Says what this machine lets one measure and control, and what Quell does without the rest.
+/// Says what this machine lets one measure and control.
+///
+/// Where something is missing it says what Quell does without it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  quell doctor\n  quell doctor --json | jq .capabilities")]
 pub(crate) struct Args {

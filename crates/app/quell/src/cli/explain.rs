@@ -2,12 +2,15 @@
 
 use super::files::{self, State};
 use super::moment;
-use anyhow::Context;
 use quell_agent::{AgentState, Explained, Limit, explain};
 use quell_types::{Knob, Setting, Tenant};
 use std::fmt::Write;
+use std::io;
+use std::path::Path;
 
-/// Says what of a tenant is limited, since when, by which law and rule, on which inputs.
+/// Says why a tenant is limited.
+///
+/// That is: limited to what, since when, by which law and rule, on which inputs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  quell explain batch")]
 pub(crate) struct Args {
@@ -23,11 +26,18 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let state = args.state.folder();
     let explained = explain(&state, &Tenant::from(args.tenant.as_str()))
-        .with_context(|| format!("cannot read {}", state.decisions().display()))?;
+        .map_err(|error| unreadable(error, &state.decisions()))?;
     if args.json {
         return files::print_json(&explained);
     }
     files::print_text(&told(&explained, moment::now_ms()))
+}
+
+/// Why the journal cannot be read, and what helps.
+fn unreadable(error: io::Error, path: &Path) -> anyhow::Error {
+    let denied = error.kind() == io::ErrorKind::PermissionDenied;
+    let helps = if denied { ": run it as root" } else { "" };
+    anyhow::Error::new(error).context(format!("cannot read {}{helps}", path.display()))
 }
 
 /// The whole answer in plain sentences.
@@ -168,6 +178,13 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn who_may_not_read_is_told_to_be_root() {
+        let told = |kind: io::ErrorKind| format!("{:#}", unreadable(kind.into(), Path::new("/j")));
+        assert!(told(io::ErrorKind::PermissionDenied).contains("/j: run it as root"));
+        assert!(!told(io::ErrorKind::InvalidData).contains("root"));
     }
 
     #[test]

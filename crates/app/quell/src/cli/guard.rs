@@ -8,9 +8,10 @@ use quell_config::Checked;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Guards services while batch uses the rest, until it is stopped; then every knob is put back.
+/// Guards services while batch uses the rest: the agent.
 ///
-/// Needs root. SIGTERM and SIGINT stop it, SIGHUP reloads the configuration.
+/// It runs until it is stopped; then every knob is put back. Needs root. SIGTERM and SIGINT stop
+/// it, SIGHUP reloads the configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

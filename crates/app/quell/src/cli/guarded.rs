@@ -34,6 +34,11 @@ impl Guarded {
         self.config.is_none() && self.service.is_empty() && self.batch.is_empty()
     }
 
+    /// Whether it is said how to look, or where: of no use where nothing is named.
+    pub(super) fn says_how(&self) -> bool {
+        !self.link.is_empty() || !self.set.is_empty() || self.state_dir.is_some()
+    }
+
     /// File and flags, checked.
     pub(super) fn checked(&self, law: Option<&str>) -> anyhow::Result<Checked> {
         let mut flags = Flags {

@@ -41,8 +41,8 @@ impl FromStr for Service {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServiceArgs {
     /// A service's load, in requests per second.
-    #[arg(long, value_name = "QPS", default_value_t = 300.0)]
-    pub(crate) rate: f64,
+    #[arg(long, value_name = "QPS", default_value_t = USUAL_QPS)]
+    rate: f64,
     /// A service's objective for the 95th percentile: below it, it counts as undisturbed.
     #[arg(long, value_name = "MS")]
     slo_ms: Option<f64>,
@@ -60,6 +60,8 @@ pub(crate) struct Loaded {
     server: Option<Bound>,
 }
 
+/// The load of a service of which none is asked, in requests per second.
+const USUAL_QPS: f64 = 300.0;
 /// Enough requests for a 95th percentile at the usual rates.
 const LEAST_WINDOW: Duration = Duration::from_millis(600);
 /// Ctrl-C ends a run within about this.
@@ -68,30 +70,40 @@ const HEEDED: Duration = Duration::from_millis(50);
 const READY: Duration = Duration::from_secs(10);
 
 impl ServiceArgs {
-    /// Starts the service on the workload's CPUs, and loads it from those of the pressure; over a
-    /// wire if one is given.
+    /// Starts the service, to be loaded and judged like this.
     pub(crate) fn open(
         &self,
         service: Service,
         seats: &Seats,
-        wire: Option<&Wire>,
         stop: &Stop,
     ) -> anyhow::Result<Loaded> {
-        let (name, spec) = match service {
-            Service::Search => ("search", Some(ServiceSpec::Search(SearchParams::default()))),
-            Service::Store => ("store", Some(ServiceSpec::Store(StoreParams::default()))),
-            Service::Redis => ("redis", None),
-        };
-        bind_all(&seats.workload)?;
-        let opened = match spec {
-            Some(spec) => embedded(spec, seats, wire).map(|bench| (bench, None)),
-            None => redis(seats, wire),
-        };
-        bind_all(&seats.pressure)?;
-        let (bench, server) = opened.with_context(|| format!("cannot start {name}"))?;
-        let (qps, slo_ms, stop) = (self.rate, self.slo_ms, stop.clone());
-        Ok(Loaded { bench, name, qps, slo_ms, seed: 1, stop, server })
+        let loaded = open(service, seats, None, stop)?;
+        Ok(Loaded { qps: self.rate, slo_ms: self.slo_ms, ..loaded })
     }
+}
+
+/// Starts the service on the workload's CPUs, and loads it from those of the pressure; over a wire
+/// if one is given.
+pub(super) fn open(
+    service: Service,
+    seats: &Seats,
+    wire: Option<&Wire>,
+    stop: &Stop,
+) -> anyhow::Result<Loaded> {
+    let (name, spec) = match service {
+        Service::Search => ("search", Some(ServiceSpec::Search(SearchParams::default()))),
+        Service::Store => ("store", Some(ServiceSpec::Store(StoreParams::default()))),
+        Service::Redis => ("redis", None),
+    };
+    bind_all(&seats.workload)?;
+    let opened = match spec {
+        Some(spec) => embedded(spec, seats, wire).map(|bench| (bench, None)),
+        None => redis(seats, wire),
+    };
+    bind_all(&seats.pressure)?;
+    let (bench, server) = opened.with_context(|| format!("cannot start {name}"))?;
+    let stop = stop.clone();
+    Ok(Loaded { bench, name, qps: USUAL_QPS, slo_ms: None, seed: 1, stop, server })
 }
 
 fn embedded(spec: ServiceSpec, seats: &Seats, wire: Option<&Wire>) -> anyhow::Result<Bench> {

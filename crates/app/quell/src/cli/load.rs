@@ -14,8 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Puts open-loop load on a service and measures its latency from each request's scheduled arrival.
+/// Puts open-loop load on a service and measures its latency.
+///
+/// Latency counts from each request's scheduled arrival, so that no wait is left out.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell load redis 127.0.0.1:6379 --rate 5000
+  quell load search --rate 500 --to 1500 --flash-crowd 5:3
+  quell load http http://127.0.0.1:8080/path --rate 200 --seconds 30 --json load.json")]
 pub(crate) struct Args {
     #[command(subcommand)]
     target: What,
@@ -78,13 +85,14 @@ struct Embedded {
 struct KeyValue {
     /// The server's host and port.
     server: String,
-    /// Keys in use; all are written before the load begins.
+    /// Keys in use, `quell:00000000` upwards; all are written before the load begins, and stay
+    /// [default: 10000].
     #[arg(long, value_name = "N")]
     keys: Option<u32>,
-    /// Bytes of a value.
+    /// Bytes of a value [default: 200].
     #[arg(long, value_name = "N")]
     value_bytes: Option<u32>,
-    /// Share of requests that write, 0 to 1.
+    /// Share of requests that write, 0 to 1 [default: 0.1].
     #[arg(long, value_name = "FRAC")]
     set_frac: Option<f64>,
 }

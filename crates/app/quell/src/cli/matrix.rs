@@ -3,7 +3,7 @@
 
 mod windows;
 
-use super::latency::{Loaded, Service};
+use super::latency::{self, Loaded, Service};
 use super::wire::Wire;
 use super::{files, measure};
 use quell_pressure::{Intensity, Options, Plan, Resource, Running, Stop, arm};
@@ -18,11 +18,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use windows::{ATTEMPTS, Windows};
 
-/// The tail latency of a service beside each antagonist, as a share of that alone at the same load.
+/// Measures a service's tail beside each antagonist, load by load.
 ///
-/// Each cell is the median of ratios of windows, alone and beside the antagonist in turn. A window in
-/// which the hypervisor took CPUs away is measured again.
+/// Told is the 95th percentile as a share of that alone at the same load. Each cell is the median
+/// of ratios of windows, alone and beside the antagonist in turn. A window in which the hypervisor
+/// took CPUs away is measured again.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell matrix search --loads 0.2,0.8 --report DIR
+  quell matrix store --peak 1200 --json -")]
 pub(crate) struct Args {
     /// search, store or redis.
     #[arg(value_name = "SERVICE")]
@@ -158,7 +163,7 @@ fn measured(
     stop: &Stop,
 ) -> anyhow::Result<Matrix> {
     let begun = Instant::now();
-    let mut service = args.measure.service.open(args.service, seats, None, stop)?;
+    let mut service = latency::open(args.service, seats, None, stop)?;
     let peak_qps = peak(args, &service)?;
     let bench = Bench { args, seats, topology, stop, peak_qps };
     let mut matrix = Matrix::new(args, topology, peak_qps);
@@ -223,7 +228,7 @@ impl Bench<'_> {
     ) -> anyhow::Result<()> {
         let wire = Wire::build()?;
         let (args, seats) = (self.args, self.seats);
-        let mut service = args.measure.service.open(args.service, seats, Some(&wire), self.stop)?;
+        let mut service = latency::open(args.service, seats, Some(&wire), self.stop)?;
         let mut pressure = self.pressure();
         pressure.network.peer = Some(wire.sink());
         pressure.network.netns = Some(wire.near()?);

@@ -1,6 +1,5 @@
 //! What the measuring subcommands have in common: seats, kernels' settings, JSON, Ctrl-C.
 
-use super::latency::ServiceArgs;
 use anyhow::Context as _;
 use quell_pressure::{Options, Resource, Stop};
 use quell_profiler::Seats;
@@ -34,8 +33,6 @@ pub(crate) struct Common {
     /// A folder on the disk for storage pressure; the one for temporary files if left out.
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) service: ServiceArgs,
 }
 
 impl Common {

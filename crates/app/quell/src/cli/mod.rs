@@ -40,47 +40,29 @@ pub(crate) struct Cli {
     command: Command,
 }
 
+// Each says in the docs of its `Args` what it does: docs here would replace them in its help.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Guard services while batch uses the rest: the agent.
     Guard(guard::Args),
-    /// Put back what an agent that died has left.
     Restore(restore::Args),
-    /// Say why a tenant is limited.
     Explain(explain::Args),
-    /// Find out who slows a service.
     Who(who::Args),
-    /// Say what this machine lets one measure and control.
     Doctor(doctor::Args),
-    /// The queue of batch tasks.
     Batch(batch::Args),
-    /// Check a configuration, or show what it may hold.
     Config(config::Args),
     #[command(hide = true)]
     Schemas(schemas::Args),
-    /// Put load on a service and measure its latency.
     Load(load::Args),
-    /// Press on one shared resource at a chosen intensity.
     Pressure(Box<pressure::Args>),
-    /// Measure what a workload tolerates and what it causes.
     Profile(Box<profile::Args>),
-    /// Measure a service's tail beside each antagonist, load by load.
     Matrix(matrix::Args),
-    /// Predict how much slower workloads are together.
     Predict(predict::Args),
-    /// Rank what a program should change first.
     Tune(tune::Args),
-    /// The main job in about three minutes.
     Demo(demo::Args),
-    /// Measure what is promised.
     Bench(bench::Args),
-    /// Try whether the right polluter is named.
     Trial(trial::Args),
-    /// Play published experiments, or one's own, on a simulated server.
     Simulate(simulate::Args),
-    /// Write manual pages.
     Man(man::Man),
-    /// Print completions for a shell.
     Completions(man::Completions),
 }
 

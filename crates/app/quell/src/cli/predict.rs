@@ -20,6 +20,11 @@ use std::time::Duration;
 /// that they are kept by (--store). With --check all pairs of a list of programs are profiled,
 /// predicted and measured.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell predict train search
+  quell predict train.json search.json --json -
+  quell predict --check programs.txt --rounds 20")]
 pub(crate) struct Args {
     /// Profiles, two or more: files, or names in the store.
     #[arg(value_name = "PROFILE", required_unless_present = "check")]
@@ -31,7 +36,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", conflicts_with = "profiles")]
     check: Option<PathBuf>,
     /// check: windows beside each neighbour; what others on the host do falls out with many.
-    #[arg(long, value_name = "N", default_value_t = 15)]
+    // `requires` is not heeded beside profiles, since --check must not be there.
+    #[arg(long, value_name = "N", default_value_t = 15, conflicts_with = "profiles")]
     rounds: usize,
     #[command(flatten)]
     measure: measure::Common,

@@ -1,7 +1,7 @@
 //! `quell profile`: what a workload tolerates and what it causes.
 
 use super::counted::counters;
-use super::latency::Service;
+use super::latency::{Service, ServiceArgs};
 use super::{files, kept, measure, traffic};
 use anyhow::Context as _;
 use quell_pressure::{Resource, Stop};
@@ -39,6 +39,8 @@ pub(crate) struct Args {
     quick: bool,
     #[command(flatten)]
     measure: measure::Common,
+    #[command(flatten)]
+    load: ServiceArgs,
     /// The share of its speed alone that the workload has to keep.
     #[arg(long, value_name = "FRAC", default_value_t = 0.95)]
     threshold: f64,
@@ -152,7 +154,7 @@ fn at_the_desk(
         let mut subject = subject(args, options, topology, stop)?;
         return Ok(profile(subject.as_mut(), options, topology, stop, begun, &mut tell)?);
     };
-    let mut loaded = args.measure.service.open(service, &options.seats, None, stop)?;
+    let mut loaded = args.load.open(service, &options.seats, stop)?;
     let mut found = profile(&mut loaded, options, topology, stop, begun, &mut tell)?;
     let model = if args.quick && args.peak.is_none() {
         Err("a quick profile leaves it out, unless --peak is given".to_owned())

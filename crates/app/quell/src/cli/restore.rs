@@ -5,8 +5,10 @@ use quell_bench::DeadRun;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Puts back what an agent that died has left, and removes the groups, processes and files of demos
-/// and benches that were killed. Twice is harmless.
+/// Puts back what an agent that died has left, and cleans up after killed demos.
+///
+/// Removed are the groups, processes and files of demos and benches that were killed. Twice is
+/// harmless. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  quell restore --state-dir /var/lib/quell")]
 pub(crate) struct Args {
@@ -31,6 +33,9 @@ pub(crate) struct Restored {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    // Others do not even see what is left: "nothing to put back" would be wrong.
+    let root = rustix::process::geteuid().is_root();
+    anyhow::ensure!(root, "what agents and demos leave belongs to root: run it as root");
     let dead_runs = quell_bench::clean_up();
     let report = quell_agent::restore(&args.state.folder())?;
     let restored = Restored {

@@ -17,12 +17,12 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Plays scenarios on a simulated server and lays what comes of them beside what is published.
+/// Plays published experiments, or one's own, on a simulated server.
 ///
-/// A scenario is a short text: machine, services, batch, load, policy, and what is expected. Quell
-/// carries those of the published experiments; --list names them. The same control laws run as in
-/// `quell guard`, through hours of machine time in seconds, and the same seed gives the same
-/// decisions to the byte.
+/// What comes of them is laid beside what is published. A scenario is a short text: machine,
+/// services, batch, load, policy, and what is expected. Quell carries those of the published
+/// experiments; --list names them. The same control laws run as in `quell guard`, through hours of
+/// machine time in seconds, and the same seed gives the same decisions to the byte.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -93,7 +93,7 @@ struct How {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// A service beside one kind of batch over all loads, as rows.
+    // Docs here would replace those of its `Args` in the help.
     LcBe(lc_be::Args),
 }
 

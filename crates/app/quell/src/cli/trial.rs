@@ -16,29 +16,28 @@ pub(crate) struct Args {
     what: What,
 }
 
+// Docs here would replace those of what is in them in the help.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A service beside five batch groups, of which at most one hurts it: is it named, and does it
-    /// help to limit it?
     Polluter(Polluter),
-    /// A service beside five groups, of which one locks the bus in bursts: in which burst is it
-    /// named, and do later ones hurt less? HURTS ALL TENANTS OF THE HOST; opt-in only.
     BusLock(bus::BusLock),
     #[command(hide = true)]
     BusLocker(bus::BusLocker),
 }
 
-/// What runs in the groups is drawn from the seed before anything is measured. How much the culprit
-/// hurts (in the service's mean latency, its CPU time per answer, or its answers in time, whichever
-/// is worst) is measured with Quell off, in pairs of short turns beside it and without it, with the
-/// same arrivals; a trial in which that is not in the wanted class is discarded and told. Then
-/// `quell guard` begins with law `culprit`. With much harm, as soon as somebody is named, the
-/// service's tail and the work of innocents are measured in turns: everybody under the law, the
-/// service alone, and without the culprit. With little harm, more pairs are played with Quell off
-/// for 6 seconds once the law has ended, and all count together. How hard one works who takes the
-/// CPU and is to do little harm is found before its trial, with Quell off, by what it does to the
-/// service beside the groups drawn. Each trial takes at most 25 seconds, 31 with little harm, and
-/// this search 15 more. Needs root.
+/// Puts a service beside five batch groups, of which at most one hurts it: is it named?
+///
+/// Also told is whether it helps to limit it. What runs in the groups is drawn from the seed before
+/// anything is measured. How much the culprit hurts (in the service's mean latency, its CPU time
+/// per answer, or its answers in time, whichever is worst) is measured with Quell off, in pairs of
+/// short turns beside it and without it, with the same arrivals; a trial in which that is not in
+/// the wanted class is discarded and told. Then `quell guard` begins with law `culprit`. With much
+/// harm, as soon as somebody is named, the service's tail and the work of innocents are measured in
+/// turns: everybody under the law, the service alone, and without the culprit. With little harm,
+/// more pairs are played with Quell off for 6 seconds once the law has ended, and all count
+/// together. How hard one works who takes the CPU and is to do little harm is found before its
+/// trial, with Quell off, by what it does to the service beside the groups drawn. Each trial takes
+/// at most 25 seconds, 31 with little harm, and this search 15 more. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -11,11 +11,15 @@ use quell_view::{Cell, Table};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Ranks what a program is hurt by and what it causes, so that the most telling is changed first.
+/// Ranks what a program is hurt by and what it causes: what to change in it first.
 ///
 /// What two CPUs share is measured beside the program; what a core has for itself by sharing the
 /// program's CPU by time.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell tune -- ./train.sh
+  quell tune --only llc-bandwidth,l1-data --json - -- ./train.sh")]
 pub(crate) struct Args {
     #[command(flatten)]
     measure: measure::Common,

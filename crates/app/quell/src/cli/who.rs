@@ -6,7 +6,7 @@ use anyhow::Context;
 use quell_agent::{Signals, VictimReport, WhoOptions, WhoReport, ask, who};
 use quell_model::blame::{Cause, Culprit, Resource, Standing};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Finds out who slows each service, with or without hardware counters.
@@ -33,9 +33,9 @@ pub(crate) struct Args {
     /// Where the agent that guards serves its metrics, to ask it.
     #[arg(long, value_name = "FILE", default_value = AGENT)]
     agent: PathBuf,
-    /// How long to look.
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
-    seconds: f64,
+    /// How long to look [default: 30].
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
     /// End as soon as somebody is named.
     #[arg(long)]
     until_named: bool,
@@ -46,11 +46,13 @@ pub(crate) struct Args {
 
 /// Where an agent serves if its configuration says nothing else.
 const AGENT: &str = "/run/quell/metrics.sock";
+/// How long is looked if nothing else is said.
+const SECONDS: f64 = 30.0;
 /// Progress is told that often.
 const TELL_EVERY_S: f64 = 5.0;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let report = if args.guarded.names_nothing() { asked(&args.agent)? } else { looked(args)? };
+    let report = if args.guarded.names_nothing() { asked(args)? } else { looked(args)? };
     if args.json {
         return files::print_json(&report);
     }
@@ -58,18 +60,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// What the agent that guards now knows.
-fn asked(socket: &Path) -> anyhow::Result<WhoReport> {
-    ask(socket).with_context(|| {
+fn asked(args: &Args) -> anyhow::Result<WhoReport> {
+    anyhow::ensure!(
+        args.seconds.is_none() && !args.until_named && !args.guarded.says_how(),
+        "--seconds, --until-named, --link, --set and --state-dir are for looking: name --service \
+         and --batch, or --config"
+    );
+    ask(&args.agent).with_context(|| {
         format!(
             "no agent answers on {}; start one with `quell guard`, or name --service and --batch \
-             (or --config) to look without one",
-            socket.display()
+             (or --config) to look without one (its metrics may be at another socket: --agent \
+             FILE; an address or \"off\" cannot be asked)",
+            args.agent.display()
         )
     })
 }
 
 fn looked(args: &Args) -> anyhow::Result<WhoReport> {
-    let limit = Duration::try_from_secs_f64(args.seconds).context("--seconds")?;
+    let seconds = args.seconds.unwrap_or(SECONDS);
+    let limit = Duration::try_from_secs_f64(seconds).context("--seconds")?;
     let config = with_objectives(&args.guarded).checked(Some("none"))?;
     let signals = Signals::of_process().context("installing signal handlers")?;
     let wanted = WhoOptions { limit, until_named: args.until_named };
@@ -77,7 +86,7 @@ fn looked(args: &Args) -> anyhow::Result<WhoReport> {
     Ok(who(&config, &wanted, &signals, |report| {
         if report.seconds >= told_s + TELL_EVERY_S {
             told_s += TELL_EVERY_S;
-            eprintln!("quell: {}", progress(report, args.seconds));
+            eprintln!("quell: {}", progress(report, seconds));
         }
     })?)
 }

@@ -1,6 +1,6 @@
 //! What a guard does while it lives.
 
-use crate::common::{Ground, file_in, read, text, until};
+use crate::common::{Ground, QUELL, file_in, read, text, until};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
@@ -117,9 +117,12 @@ fn a_reload_takes_a_good_configuration_and_leaves_a_bad_one() {
     until("the idle class", || (read(&idle) == "1").then_some(()));
     assert_eq!(task()["pid"], running["pid"], "it runs on: {}", task());
     let socket = ground.folder.path().join("metrics.sock");
-    let asked = ground.quell(&["who"]).args(["--json", "--agent"]).arg(&socket).output().unwrap();
+    let ask = |args: &[&str]| Command::new(QUELL).args(args).arg(&socket).output().unwrap();
+    let asked = ask(&["who", "--json", "--agent"]);
     let who: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
     assert_eq!(who["victims"][0]["workload"], "web", "{}", text(&asked));
+    let refused = ask(&["who", "--until-named", "--agent"]);
+    assert!(text(&refused).contains("are for looking"), "{}", text(&refused));
     let scraped = Command::new("curl")
         .args(["-s", "--unix-socket"])
         .arg(ground.folder.path().join("metrics.sock"))

@@ -14,6 +14,7 @@ fn a_task_runs_in_its_group_and_its_output_is_kept() {
     let script = "pwd; cat /proc/self/cgroup; exit 4";
     let added = batch(&["add", "--tenant", "jobs", "--dir", "/", "--", "sh", "-c", script]);
     assert!(added.starts_with("task 1 is ready; no agent runs yet"), "{added}");
+    assert!(added.contains("tasks = true"), "{added}");
     batch(&["add", "--", "sleep", "60"]);
     let mut guard = ground.guard(&["--law", "os-only"]);
     let tasks = || -> Value {

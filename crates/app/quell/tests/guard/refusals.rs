@@ -78,7 +78,10 @@ fn without_root_the_refusal_says_so() {
     let guard = run(&["guard", "--service", "name=a,pid=1,p99=3ms", "--set", "agent.metrics=off"]);
     let doctor = run(&["doctor", "--json"]);
     let batch = run(&["batch", "list", "--state-dir", "/var/lib/quell-test-nobody"]);
+    let restore = run(&["restore"]);
     fs::remove_file(&public).unwrap();
+    assert!(text(&restore).contains("run it as root"), "{}", text(&restore));
+    assert_eq!(restore.status.code(), Some(1));
     assert!(text(&guard).contains("run it as root"), "{}", text(&guard));
     assert_eq!(guard.status.code(), Some(1));
     assert!(doctor.status.success(), "never fails: {}", text(&doctor));

@@ -8,6 +8,7 @@
 
 use super::undo::{Limits, Snapshot};
 use super::{Before, Vm, bandwidth_parameters, is_no_limit};
+use crate::restore::file_undo;
 use quell_cgroup::{Group, GroupKnob};
 use quell_libvirt::{Connection, LibvirtError, Role, Thread, threads};
 use quell_platform::Undo;
@@ -163,7 +164,7 @@ impl VmKnob {
     /// How a write is taken back: in libvirt's view, and in the kernel's files that it writes.
     pub(crate) fn undo(&self) -> Result<Vec<Undo>, String> {
         let stands = self.files.read().map_err(|gap| gap.to_string())?;
-        let file = |(path, text)| Undo::File { path, text };
+        let file = |(path, text)| file_undo(path, text);
         let own = || self.files.raw_files().map_err(|error| error.to_string());
         let Some(before) = self.owner(&stands)? else {
             return Ok(own()?.into_iter().map(file).collect());

@@ -256,12 +256,12 @@ pub(crate) fn undo(knob: &Knob, old: &Setting) -> Undo {
     // Plain data: cannot fail.
     let text = |value: serde_json::Result<String>| value.unwrap_or_default();
     let path = PathBuf::from(text(serde_json::to_string(knob)));
-    Undo::File { path, text: text(serde_json::to_string(old)) }
+    Undo::File { path, text: text(serde_json::to_string(old)), of: None }
 }
 
 /// The knob and the setting of such a record.
 pub(crate) fn from_undo(undo: &Undo) -> Result<(Knob, Setting), String> {
-    let Undo::File { path, text } = undo else {
+    let Undo::File { path, text, .. } = undo else {
         return Err("a simulated server has only knobs to put back".into());
     };
     let knob = serde_json::from_str(&path.to_string_lossy()).map_err(|e| e.to_string())?;

@@ -37,6 +37,15 @@ struct Kernel {
     works_by_time: bool,
 }
 
+/// What stands below the help of `quell pressure`.
+pub(super) fn after_help() -> String {
+    let examples = "\
+Examples:
+  quell pressure memory-bandwidth --intensity 50 --seconds 10 --cpus 1
+  quell pressure llc --ramp 0:100 --ramp-seconds 5 --json";
+    format!("{examples}\n\n{}", words())
+}
+
 /// One line for each resource: its names, and what its kernel does.
 pub(super) fn words() -> String {
     let line = |resource: Resource| {

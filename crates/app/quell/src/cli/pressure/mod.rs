@@ -25,7 +25,7 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// Intensity is the share of a capacity that is occupied, or the share of time at work.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = list::words(),
+    after_help = list::after_help(),
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
 )]
@@ -118,11 +118,10 @@ pub(crate) struct Args {
 }
 
 /// What is no pressure.
+// Docs here would replace those of what is in them in the help.
 #[derive(Debug, clap::Subcommand)]
 enum Other {
-    /// Explain all resources.
     List(list::Args),
-    /// Validate the kernels on this machine: linearity, impact on applications, cross-talk.
     Validate(Box<validate::Args>),
     #[command(hide = true)]
     Report(report::Args),

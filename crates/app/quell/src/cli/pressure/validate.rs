@@ -1,6 +1,6 @@
 //! `quell pressure validate`: whether the kernels do what they say, on the machine at hand.
 
-use super::super::latency::Service;
+use super::super::latency::{Service, ServiceArgs};
 use super::super::{files, measure};
 use quell_pressure::{Resource, Stop};
 use quell_profiler::{
@@ -10,11 +10,17 @@ use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Validates the kernels: linearity, impact on applications, cross-talk.
+/// Validates the kernels here: linearity, impact on applications, cross-talk.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  quell pressure validate --report DIR
+  quell pressure validate --parts linearity --rounds 5 --json linearity.json")]
 pub(crate) struct Args {
     #[command(flatten)]
     measure: measure::Common,
+    #[command(flatten)]
+    load: ServiceArgs,
     /// Rounds over all levels and pairs; more narrow the noise.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
@@ -123,7 +129,7 @@ fn services(args: &Args, options: &ValidateOptions, stop: &Stop) -> Vec<Box<dyn 
             Named::Redis => Service::Redis,
             Named::None => return None,
         };
-        let opened = args.measure.service.open(service, &options.seats, None, stop);
+        let opened = args.load.open(service, &options.seats, stop);
         let told = opened.inspect_err(|why| eprintln!("not measured: {why:#}"));
         told.ok().map(|loaded| Box::new(loaded) as Box<dyn Subject>)
     };

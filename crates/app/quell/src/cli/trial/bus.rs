@@ -47,13 +47,15 @@ impl Bursts {
     }
 }
 
-/// Four groups compute for a tenth to a third of a CPU and sleep in between; the process of a fifth
-/// pauses and locks the bus in turn. `quell guard` runs with law `culprit` from before the first
-/// burst (and with `bus-lock`, where the processor counts bus locks). Told is in which burst the
-/// culprit was named and limited, whether anybody else was, and the service's mean, p95 and CPU time
-/// for each answer in each burst over the quiet before it, with medians of those before and under the
-/// limit. Who it is, and what the others do, is drawn from the seed. It takes about a minute. Needs
-/// root.
+/// Locks the bus in bursts beside a service. HURTS ALL TENANTS OF THE HOST; opt-in only.
+///
+/// Beside the service four groups compute for a tenth to a third of a CPU and sleep in between; the
+/// process of a fifth pauses and locks the bus in turn. `quell guard` runs with law `culprit` from
+/// before the first burst (and with `bus-lock`, where the processor counts bus locks). Told is in
+/// which burst the culprit was named and limited, whether anybody else was, and the service's mean,
+/// p95 and CPU time for each answer in each burst over the quiet before it, with medians of those
+/// before and under the limit. Who it is, and what the others do, is drawn from the seed. It takes
+/// about a minute. Needs root.
 ///
 /// A bus lock stops the memory accesses of the whole socket for about a microsecond, those of other
 /// tenants of the host too. So it is refused without --i-know-this-hurts-everyone, it never runs in
