@@ -228,6 +228,42 @@ fn the_impact_part_has_services_beside_programs() {
     assert_eq!((of("redis"), of("true"), of("chase 4 MiB")), (1, 1, 1), "{found}");
 }
 
+/// The process of the pressing side, if this one has begun one.
+fn pressing_side(of: u32) -> Option<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task")).ok()?.flatten();
+    let children = tasks.filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+    let pids: Vec<String> = children
+        .flat_map(|c| c.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let is_side = |pid: &String| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.contains("--sources"))
+    };
+    pids.into_iter().find(is_side)
+}
+
+#[test]
+fn cross_talk_presses_from_a_process_of_its_own_that_does_not_outlive_it() {
+    let args = ["pressure", "validate", "--parts", "crosstalk", "--window-ms", "5", "--json", "-"];
+    let short = [&args[..], &["--only", "integer,page-faults", "--rounds", "1"]].concat();
+    let found = json(&quell(&short));
+    assert_eq!(found["crosstalk"].as_array().unwrap().len(), 4, "{found}");
+    let long = [&args[..], &["--only", "integer,page-faults", "--rounds", "100"]].concat();
+    let mut child = Command::new(QUELL)
+        .args(&long)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut String::new()).unwrap();
+    let side = pressing_side(child.id()).expect("a process presses");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    child.wait().unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{side}")).exists(), "it was left behind");
+}
+
 #[test]
 fn a_matrix_that_is_stopped_while_it_looks_for_the_peak_says_so() {
     let mut child = Command::new(QUELL)

@@ -18,8 +18,9 @@
 //! ```
 
 use crate::PressureError;
-use crate::kernel::{SMALL, below, step, streams};
+use crate::kernel::{below, step, streams};
 use crate::region::{LINE, Line, Region};
+use crate::ticks::ticks;
 use crate::worker::cpu_time;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ const LEAST: usize = 32;
 /// A probe in which the thread was off its CPU for longer is not one.
 const INTERRUPTED: Duration = Duration::from_micros(20);
 
-/// Lines of a cache, or pages of a TLB, of one's own, on the thread that calls.
+/// Lines of a cache of one's own, on the thread that calls.
 #[derive(Debug)]
 pub struct PrimeProbe {
     /// Each place holds where the next one is: the primed in the lower half, the probed in the upper.
@@ -58,35 +59,21 @@ impl PrimeProbe {
     /// The memory is not to be had.
     pub fn lines(bytes: usize) -> Result<PrimeProbe, PressureError> {
         let count = (bytes / LINE).max(2);
-        Ok(PrimeProbe::over(Region::map(count * LINE)?, count, |line| line))
+        Ok(PrimeProbe::over(Region::map(count * LINE)?, count))
     }
 
-    /// Over so many small pages, at least two, a line in each: for address translations.
-    ///
-    /// # Errors
-    /// The memory is not to be had.
-    pub fn pages(count: usize) -> Result<PrimeProbe, PressureError> {
-        const LINES: usize = SMALL / LINE;
-        let count = count.max(2);
-        let mut region = Region::map(count * SMALL)?;
-        let bytes = region.bytes();
-        region.renew(bytes).map_err(|source| PressureError::Memory { bytes, source })?;
-        // At the same place in each they would all fall into one set of the cache.
-        Ok(PrimeProbe::over(region, count, |page| page * LINES + page % LINES))
-    }
-
-    fn over(region: Region, count: usize, place: impl Fn(usize) -> usize) -> PrimeProbe {
+    fn over(region: Region, count: usize) -> PrimeProbe {
         let [mut state] = streams::<1>(count);
         let (prime, probe) = (cycle(count, &mut state), cycle(count, &mut state));
         let lines = region.lines();
         for (i, (prime, probe)) in prime.into_iter().zip(probe).enumerate() {
-            let next = place(prime) as u64 | (place(probe) as u64) << 32;
-            lines[place(i)].word.store(next, Relaxed);
+            let next = prime as u64 | (probe as u64) << 32;
+            lines[i].word.store(next, Relaxed);
         }
-        PrimeProbe { region, count, primed: place(0), probed: place(0) }
+        PrimeProbe { region, count, primed: 0, probed: 0 }
     }
 
-    /// How many lines or pages it fills.
+    /// How many lines it fills.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
@@ -99,10 +86,21 @@ impl PrimeProbe {
 
     /// Times some of them, others each time.
     pub fn probe(&mut self) -> Look {
+        let (watch, begun) = (Watch::start(), Instant::now());
+        let some = self.look_at_some();
+        let access_ns = begun.elapsed().as_nanos() as f64 / some as f64;
+        Look { access_ns, ..watch.look(0.0) }
+    }
+
+    /// The mean ticks of an access: the same without clocks that drive out lines of code.
+    pub(crate) fn access(&mut self) -> f64 {
+        timed(sample_of(self.count), || _ = self.look_at_some())
+    }
+
+    fn look_at_some(&mut self) -> usize {
         let some = sample_of(self.count);
-        timed(some, || {
-            self.probed = walk(self.region.lines(), self.probed, some, |next| (next >> 32) as u32);
-        })
+        self.probed = walk(self.region.lines(), self.probed, some, |next| (next >> 32) as u32);
+        some
     }
 }
 
@@ -111,14 +109,32 @@ pub(crate) fn sample_of(count: usize) -> usize {
     (count / PART).max(LEAST).min(count)
 }
 
-/// Times so many accesses.
-pub(crate) fn timed(accesses: usize, body: impl FnOnce()) -> Look {
-    let (ran, begun) = (cpu_time(), Instant::now());
+/// The mean ticks of so many accesses.
+pub(crate) fn timed(accesses: usize, body: impl FnOnce()) -> f64 {
+    let begun = ticks();
     body();
-    let took = begun.elapsed();
-    let ran = cpu_time().saturating_sub(ran);
-    let access_ns = took.as_nanos() as f64 / accesses as f64;
-    Look { access_ns, interrupted: took > ran + INTERRUPTED }
+    ticks().wrapping_sub(begun) as f64 / accesses as f64
+}
+
+/// Sees what a tick is, and whether the thread that calls keeps its CPU.
+pub(crate) struct Watch {
+    ran: Duration,
+    begun: Instant,
+    ticks: u64,
+}
+
+impl Watch {
+    pub(crate) fn start() -> Watch {
+        Watch { ran: cpu_time(), begun: Instant::now(), ticks: ticks() }
+    }
+
+    /// What was seen since then, from the mean ticks of an access.
+    pub(crate) fn look(&self, access: f64) -> Look {
+        let (took, ticks) = (self.begun.elapsed(), ticks().wrapping_sub(self.ticks));
+        let ran = cpu_time().saturating_sub(self.ran);
+        let access_ns = access * took.as_nanos() as f64 / (ticks as f64).max(1.0);
+        Look { access_ns, interrupted: took > ran + INTERRUPTED }
+    }
 }
 
 /// Follows one of the two cycles: each step waits for the one before.
@@ -147,24 +163,23 @@ mod tests {
 
     #[test]
     fn both_orders_visit_all_and_differ() {
-        for mut lines in [PrimeProbe::lines(100 * LINE).unwrap(), PrimeProbe::pages(100).unwrap()] {
-            let round = |of: fn(u64) -> u32, from: usize| {
-                let mut seen = Vec::new();
-                let mut at = from;
-                for _ in 0..100 {
-                    at = walk(lines.region.lines(), at, 1, of);
-                    seen.push(at);
-                }
-                assert_eq!((at, seen.iter().collect::<BTreeSet<_>>().len()), (from, 100));
-                seen
-            };
-            let (primed, probed) = (lines.primed, lines.probed);
-            assert_ne!(round(|n| n as u32, primed), round(|n| (n >> 32) as u32, probed));
-            lines.prime();
-            assert_eq!(lines.primed, primed, "two rounds end where they began");
-            assert!(lines.probe().access_ns > 0.0);
-            assert_ne!(lines.probed, probed, "the next look is at others");
-        }
+        let mut lines = PrimeProbe::lines(100 * LINE).unwrap();
+        let round = |of: fn(u64) -> u32, from: usize| {
+            let mut seen = Vec::new();
+            let mut at = from;
+            for _ in 0..100 {
+                at = walk(lines.region.lines(), at, 1, of);
+                seen.push(at);
+            }
+            assert_eq!((at, seen.iter().collect::<BTreeSet<_>>().len()), (from, 100));
+            seen
+        };
+        let (primed, probed) = (lines.primed, lines.probed);
+        assert_ne!(round(|n| n as u32, primed), round(|n| (n >> 32) as u32, probed));
+        lines.prime();
+        assert_eq!(lines.primed, primed, "two rounds end where they began");
+        assert!(lines.probe().access_ns > 0.0);
+        assert_ne!(lines.probed, probed, "the next look is at others");
     }
 
     #[test]

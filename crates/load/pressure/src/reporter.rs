@@ -6,10 +6,10 @@
 //! and tells the median of many slices, so that interruptions do not count.
 
 use crate::chase::Chase;
-use crate::kernel::{Integer, Kernel};
+use crate::registers::{Registers, cpu_time, median, mostly};
 use crate::{PressureError, bind_all};
 use quell_types::{AccessTimes, BurstReport, CpuSet, Gap, Reading, Topology};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use std::time::{Duration, Instant};
 
 /// Shared hits are looked for in so many times what the core's own caches hold...
@@ -22,8 +22,6 @@ const FLUSHED_BYTES: u64 = 2 << 20;
 const OVER_SHARED: u64 = 2;
 /// ... within these bounds, since it stays in memory.
 const FAR_BYTES: (u64, u64) = (64 << 20, 256 << 20);
-/// A slice in which the thread ran for less than this share of the time is left out.
-const LEAST_SHARE: f64 = 0.8;
 
 /// How much memory each pattern goes through, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +70,7 @@ pub struct Pace {
 
 /// The memory of all patterns, and what was used so far.
 pub struct Reporter {
-    registers: Integer,
+    registers: Registers,
     private: Chase,
     shared: Chase,
     memory: Chase,
@@ -88,7 +86,7 @@ impl Reporter {
     pub fn new(sizes: &ReporterSizes) -> Result<Self, PressureError> {
         let chase = |bytes: u64| Chase::new(usize::try_from(bytes).unwrap_or(usize::MAX / 4));
         Ok(Self {
-            registers: Integer::new(),
+            registers: Registers::new(),
             private: chase(sizes.private)?,
             shared: chase(sizes.shared)?,
             memory: chase(sizes.memory)?,
@@ -125,7 +123,7 @@ impl Reporter {
     fn warm_up(&mut self, span: Duration) {
         let begun = Instant::now();
         while begun.elapsed() < span / 2 {
-            let _ = self.registers.burst();
+            self.registers.work();
         }
         loop {
             self.shared.touch();
@@ -138,38 +136,13 @@ impl Reporter {
 
     /// One slice of a pattern, in nanoseconds an access; none if others had the CPU for much of it.
     fn slice(&mut self, pattern: usize, span: Duration) -> Option<f64> {
-        let (begun, used) = (Instant::now(), cpu_time(ClockId::ThreadCPUTime));
-        let ns = match pattern {
-            0 => self.operation_ns(span),
+        mostly(|| match pattern {
+            0 => self.registers.operation_ns(span),
             1 => self.private.access_ns(span),
             2 => self.shared.access_ns(span),
             _ => self.memory.far_access_ns(span),
-        };
-        let ran = cpu_time(ClockId::ThreadCPUTime).saturating_sub(used);
-        ns.filter(|_| ran.as_secs_f64() >= LEAST_SHARE * begun.elapsed().as_secs_f64())
+        })
     }
-
-    /// The time of an operation on registers: that of the run in the middle.
-    fn operation_ns(&mut self, span: Duration) -> Option<f64> {
-        let (begun, mut runs) = (Instant::now(), Vec::with_capacity(512));
-        while begun.elapsed() < span {
-            let run = self.registers.probe()?;
-            runs.push(run.took.as_nanos() as f64 / run.accesses as f64);
-        }
-        (!runs.is_empty()).then(|| median(runs))
-    }
-}
-
-/// The value in the middle, of at least one.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn cpu_time(of: ClockId) -> Duration {
-    let used = clock_gettime(of);
-    let (seconds, nanos) = (u64::try_from(used.tv_sec), u32::try_from(used.tv_nsec));
-    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -1,12 +1,56 @@
-//! How many entries the second-level TLB of this CPU has, as it tells itself (CPUID). The kernel
-//! tells nothing of it under `/sys`.
+//! Over how many entries pressure on translations is spread: those of the second-level TLB as the
+//! processor tells them itself (CPUID), or else as measured. The kernel tells nothing of it under
+//! `/sys`, and inside a virtual machine CPUID may not either.
 
-/// Where the processor does not tell: as many as most servers' have since 2019.
-pub(crate) const LIKELY_ENTRIES: u64 = 2048;
+mod knee;
+mod measure;
+
+/// Where neither the processor nor a measurement tells: as many as most servers' have since 2019.
+const LIKELY: u64 = 2048;
+
+/// Entries for small pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entries {
+    pub(crate) count: u64,
+    pub(crate) source: Source,
+}
+
+/// Who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Given,
+    Processor,
+    Measured,
+    Nobody,
+}
+
+impl Entries {
+    /// Those that were given; else as the processor tells; else as measured on this CPU, which takes
+    /// a tenth of a second once in a process.
+    pub(crate) fn of(given: Option<u64>, cpu: Option<u32>) -> Entries {
+        let from = |source, count: Option<u64>| count.map(|count| Entries { count, source });
+        from(Source::Given, given)
+            .or_else(|| from(Source::Processor, told()))
+            .or_else(|| from(Source::Measured, measure::entries(cpu)))
+            .unwrap_or(Entries { count: LIKELY, source: Source::Nobody })
+    }
+}
+
+impl Source {
+    /// In a few words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Source::Given => "as given",
+            Source::Processor => "as the processor tells",
+            Source::Measured => "as measured",
+            Source::Nobody => "taken as likely, since neither processor nor measurement tells",
+        }
+    }
+}
 
 /// Entries of this CPU's second-level TLB for small pages; none if the processor does not say, or not
 /// in a way known here.
-pub(crate) fn entries() -> Option<u64> {
+fn told() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     let entries = x86::intel().or_else(x86::amd);
     #[cfg(not(target_arch = "x86_64"))]
@@ -52,9 +96,11 @@ mod tests {
 
     #[test]
     fn a_number_is_a_plausible_one() {
-        if let Some(entries) = entries() {
-            assert!((16..=1 << 16).contains(&entries), "{entries}");
-        }
+        let found = Entries::of(None, None);
+        assert!((16..=1 << 16).contains(&found.count), "{found:?}");
+        assert_ne!(found.source, Source::Given);
+        let given = Entries { count: 7, source: Source::Given };
+        assert_eq!(Entries::of(Some(7), None), given, "who says it knows better");
     }
 
     #[cfg(target_arch = "x86_64")]

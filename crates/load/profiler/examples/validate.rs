@@ -27,6 +27,7 @@ fn main() -> Result<(), ProfileError> {
         window: Duration::from_millis(window),
         seats,
         pressure,
+        sources: None,
     };
     let found = at_desk(&cpus, || {
         let topology = Machine::new("/").topology();

@@ -96,11 +96,11 @@ pub(crate) fn ready(
 }
 
 /// Before the kernels that it shares a CPU with, so that it hears and starts things in time.
-const DESK_NICE: i32 = -15;
+pub(crate) const DESK_NICE: i32 = -15;
 
 /// Sets the nice value of the calling thread, where that is permitted; without it windows are a
 /// little less exact.
-fn prioritise(nice: i32) {
+pub(crate) fn prioritise(nice: i32) {
     let _ = rustix::process::setpriority_process(None, nice);
 }
 

@@ -21,6 +21,7 @@
 
 mod bandwidth;
 mod beside;
+mod canary;
 mod curve;
 mod desk;
 mod error;
@@ -39,6 +40,7 @@ mod victim;
 pub use bandwidth::{
     BandwidthModel, BandwidthPoint, BandwidthStep, Rig, bandwidth, bandwidth_steps,
 };
+pub use canary::{Placement, Watched};
 pub use curve::{Curve, Level, tolerated};
 pub use desk::{Seats, at_desk};
 pub use error::ProfileError;
@@ -57,7 +59,7 @@ pub use subject::{
 pub use trial::{Effort, Found};
 pub use tune::{Advice, TUNE_SCHEMA, Tuning, tune};
 pub use validate::{
-    Crosstalk, Impact, ImpactPoint, KernelLinearity, KernelTiming, LevelValue, VALIDATE_SCHEMA,
-    ValidateOptions, Validation, validate,
+    Crosstalk, Impact, ImpactPoint, KernelLinearity, KernelTiming, LevelValue, SourcesProgram,
+    VALIDATE_SCHEMA, ValidateOptions, Validation, serve_sources, validate,
 };
 pub use victim::{Chase, Habit, Victim};

@@ -7,9 +7,12 @@
 //! ```
 //!
 //! Quiet means that the pressure's threads spin on PAUSE: its CPU is awake in both windows, so waking and
-//! clock speed are not taken for interference.
+//! clock speed are not taken for interference. Now and then, workload and pressure at rest, it is looked
+//! whether the host runs both CPUs on one core (`canary`); windows before such a look are put aside and
+//! measured again, as far as the time allows.
 
 use crate::beside::{Window, ratios};
+use crate::canary::{Placement, Sieve, Watch};
 use crate::curve::Level;
 use crate::desk::{pause, percent};
 use crate::search::{MOST, Search, Verdict, verdict};
@@ -94,21 +97,21 @@ fn of_interest(resource: Resource, speed: Speed) -> f64 {
 
 impl Trial<'_> {
     /// Searches what is tolerated, fills in the curve, and sees what is caused.
-    pub(crate) fn run(&mut self) -> Result<Found, ProfileError> {
+    pub(crate) fn run(&mut self, watch: &mut Watch) -> Result<Found, ProfileError> {
         let end = Instant::now() + self.effort.budget;
         let mut found = Found::default();
         let mut search = Search::new(self.effort.resolution);
         while let Some(level) = search.next() {
-            let said = self.level(&mut found, level, end)?;
+            let said = self.level(&mut found, level, end, watch)?;
             search.tell(said);
             if Instant::now() >= end {
                 found.cut_short = search.next().is_some();
                 break;
             }
         }
-        self.fill(&mut found, end)?;
+        self.fill(&mut found, end, watch)?;
         if self.subject.can_rest() {
-            found.reporter = self.reporter()?;
+            found.reporter = self.reporter(end, watch)?;
         } else {
             match self.reporter_beside()? {
                 Ok(ratios) => found.reporter = ratios,
@@ -125,18 +128,23 @@ impl Trial<'_> {
         found: &mut Found,
         level: f64,
         end: Instant,
+        watch: &mut Watch,
     ) -> Result<Verdict, ProfileError> {
-        let mut ratios = Vec::new();
+        let mut sieve = Sieve::default();
         let mut before = self.quiet()?;
-        while ratios.len() < MOST && (ratios.len() < 2 || Instant::now() < end) {
-            let pressed = self.pressed(level)?;
-            let after = self.quiet()?;
-            ratios.push(pressed / f64::midpoint(before, after));
-            before = after;
-            if verdict(&ratios, self.threshold).is_some() {
+        loop {
+            before = self.one_pair(level, before, &mut sieve)?;
+            let decided = verdict(&sieve.values(), self.threshold).is_some();
+            let measured = sieve.measured();
+            let over = measured > 1 && Instant::now() >= end || measured >= MOST + AGAIN;
+            if decided || over || watch.is_due() {
+                self.settle_by_look(&mut sieve, watch)?;
+            }
+            if over || verdict(&sieve.values(), self.threshold).is_some() {
                 break;
             }
         }
+        let ratios = counted(sieve, watch);
         let middle = median(&ratios).unwrap_or(0.0);
         let fallback = if middle >= self.threshold { Verdict::Kept } else { Verdict::Lost };
         let said = verdict(&ratios, self.threshold).unwrap_or(fallback);
@@ -145,11 +153,16 @@ impl Trial<'_> {
     }
 
     /// The levels of the grid that the search did not come to.
-    fn fill(&mut self, found: &mut Found, end: Instant) -> Result<(), ProfileError> {
+    fn fill(
+        &mut self,
+        found: &mut Found,
+        end: Instant,
+        watch: &mut Watch,
+    ) -> Result<(), ProfileError> {
         for &level in self.effort.grid {
             let done = found.levels.iter().any(|l| (l.percent - level).abs() < 1.0);
             if !done && Instant::now() < end {
-                found.levels.push(self.pairs(level)?);
+                found.levels.push(self.pairs(level, end, watch)?);
             }
         }
         Ok(())
@@ -157,21 +170,65 @@ impl Trial<'_> {
 
     /// The workload's speed at each of these levels, without a search; then silence.
     pub(crate) fn levels(&mut self, levels: &[f64]) -> Result<Vec<Level>, ProfileError> {
-        let found = levels.iter().map(|&level| self.pairs(level)).collect();
+        let (end, mut off) = (Instant::now(), Watch::off());
+        let found = levels.iter().map(|&level| self.pairs(level, end, &mut off)).collect();
         self.pressure.mute();
         found
     }
 
-    /// As many pairs at one level as the effort says.
-    fn pairs(&mut self, level: f64) -> Result<Level, ProfileError> {
-        let (mut ratios, mut before) = (Vec::new(), self.quiet()?);
-        for _ in 0..self.effort.pairs {
-            let pressed = self.pressed(level)?;
-            let after = self.quiet()?;
-            ratios.push(pressed / f64::midpoint(before, after));
-            before = after;
+    /// As many pairs at one level as the effort says; more only until `end`, for those put aside.
+    fn pairs(
+        &mut self,
+        level: f64,
+        end: Instant,
+        watch: &mut Watch,
+    ) -> Result<Level, ProfileError> {
+        let (mut sieve, mut before) = (Sieve::default(), self.quiet()?);
+        let wanted = self.effort.pairs;
+        loop {
+            before = self.one_pair(level, before, &mut sieve)?;
+            let measured = sieve.measured();
+            let up = Instant::now() >= end || measured >= wanted + AGAIN;
+            let over = sieve.values().len() >= wanted || measured >= wanted && up;
+            if over || watch.is_due() {
+                self.settle_by_look(&mut sieve, watch)?;
+            }
+            if measured >= wanted && up || sieve.values().len() >= wanted {
+                break;
+            }
         }
-        Ok(Level { percent: level, ratios })
+        Ok(Level { percent: level, ratios: counted(sieve, watch) })
+    }
+
+    /// A window under pressure and a quiet one after it; gives the speed of the latter.
+    fn one_pair(
+        &mut self,
+        level: f64,
+        before: f64,
+        sieve: &mut Sieve,
+    ) -> Result<f64, ProfileError> {
+        let pressed = self.pressed(level)?;
+        let after = self.quiet()?;
+        sieve.push(pressed / f64::midpoint(before, after));
+        Ok(after)
+    }
+
+    /// Looks at the host with workload and pressure out of the way.
+    fn settle_by_look(
+        &mut self,
+        sieve: &mut Sieve,
+        watch: &mut Watch,
+    ) -> Result<Placement, ProfileError> {
+        if !watch.is_on() {
+            return Ok(Placement::Unknown);
+        }
+        self.pressure.mute();
+        self.subject.rest()?;
+        let said = watch.since();
+        watch.note(sieve.settle(said), 0);
+        self.pressure.turn_to(percent(0.0));
+        self.subject.wake()?;
+        Ok(said)
     }
 
     fn quiet(&mut self) -> Result<f64, ProfileError> {
@@ -197,9 +254,23 @@ impl Trial<'_> {
         self.speed()
     }
 
-    /// The reporter's rate beside the workload over its rate beside nothing, by turns. The pressure
-    /// stays on all the while: a kernel that was just turned up has a cold cache to fill first.
-    fn reporter(&mut self) -> Result<Vec<f64>, ProfileError> {
+    /// The reporter's rate beside the workload over its rate beside nothing. What a look puts aside is
+    /// measured once more while there is time.
+    fn reporter(&mut self, end: Instant, watch: &mut Watch) -> Result<Vec<f64>, ProfileError> {
+        let mut sieve = Sieve::default();
+        for _ in 0..2 {
+            self.reporter_by_turns()?.into_iter().for_each(|ratio| sieve.push(ratio));
+            let said = self.settle_by_look(&mut sieve, watch)?;
+            if said != Placement::Together || Instant::now() >= end {
+                break;
+            }
+        }
+        Ok(counted(sieve, watch))
+    }
+
+    /// By turns. The pressure stays on all the while: a kernel that was just turned up has a cold
+    /// cache to fill first.
+    fn reporter_by_turns(&mut self) -> Result<Vec<f64>, ProfileError> {
         self.pressure.turn_to(percent(100.0));
         self.subject.rest()?;
         pause(self.effort.settle * WARM_UP, self.stop)?;
@@ -250,6 +321,15 @@ impl Trial<'_> {
     }
 }
 
+/// What counts of these ratios.
+fn counted(sieve: Sieve, watch: &mut Watch) -> Vec<f64> {
+    let (ratios, disturbed) = sieve.end();
+    watch.note(0, disturbed);
+    ratios
+}
+
+/// Pairs that may be measured at one level besides, for those that were put aside.
+const AGAIN: usize = 6;
 /// Before the first look at a reporter: so many times as long as after each turn of the dial.
 const WARM_UP: u32 = 8;
 /// Windows beside a workload that is not stopped, short enough to fall between its bursts.
@@ -286,3 +366,6 @@ impl Mark {
         now.work.wrapping_sub(self.work) as f64 / spent.max(1e-9)
     }
 }
+
+#[cfg(test)]
+mod tests;

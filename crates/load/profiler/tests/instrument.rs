@@ -145,6 +145,7 @@ fn validated(window: Duration) -> Validation {
         crosstalk: true,
         seats: seats(),
         pressure: options(&[], seats()).pressure,
+        sources: None,
     };
     let (stop, topology) = (Stop::new().unwrap(), Machine::new("/").topology());
     at_desk(&options.seats.pressure.clone(), || {

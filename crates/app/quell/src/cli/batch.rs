@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Adds tasks to the queue and shows what became of them.
 ///
@@ -32,6 +32,10 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Add a task.
+    #[command(after_help = "\
+Examples:
+  quell batch add -- gzip -k /data/log
+  quell batch add --tenant jobs --retries 2 --dir /src -- make all")]
     Add {
         /// The batch group it shall run in [default: any that takes tasks].
         #[arg(long)]
@@ -47,12 +51,19 @@ enum What {
         command: Vec<String>,
     },
     /// Show all tasks.
+    #[command(after_help = "\
+Examples:
+  quell batch list
+  quell batch list --json | jq '.tasks[] | select(.state == \"failed\")'")]
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// Show one task.
+    #[command(after_help = "\
+Example:
+  quell batch show 1")]
     Show {
         /// Its number.
         id: i64,
@@ -61,18 +72,30 @@ enum What {
         json: bool,
     },
     /// Print what a task wrote.
+    #[command(after_help = "\
+Example:
+  quell batch output 1")]
     Output {
         /// Its number.
         id: i64,
     },
     /// Remove a task that does not run.
+    #[command(after_help = "\
+Example:
+  quell batch remove 1")]
     Remove {
         /// Its number.
         id: i64,
     },
     /// Remove all that finished or failed.
+    #[command(after_help = "\
+Example:
+  quell batch clean")]
     Clean,
     /// Make a failed or finished task ready again.
+    #[command(after_help = "\
+Example:
+  quell batch retry 1")]
     Retry {
         /// Its number.
         id: i64,
@@ -107,6 +130,9 @@ pub(crate) struct Tasks {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let state = args.state.folder();
+    if let Some(answer) = without_queue(&args.what, &state.queue()) {
+        return answer;
+    }
     let queue = Queue::open(&state.queue()).with_context(|| {
         let root = rustix::process::geteuid().is_root();
         if root { "cannot use the queue" } else { "the queue belongs to root: run it as root" }
@@ -114,6 +140,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::Add { tenant, retries, dir, command } => {
             let dir = dir.clone().map_or_else(std::env::current_dir, Ok).context("--dir")?;
+            anyhow::ensure!(dir.is_dir(), "--dir {}: there is no such folder", dir.display());
             let spec = TaskSpec {
                 command: command.clone(),
                 tenant: tenant.as_deref().map(Tenant::from),
@@ -139,6 +166,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         What::Retry { id } => {
             queue.retry(TaskId(*id))?;
             files::print_text(&format!("task {id} is ready"))
+        }
+    }
+}
+
+/// Where no queue was ever made, root makes none by asking. Others are told that it is root's.
+fn without_queue(what: &What, queue: &Path) -> Option<anyhow::Result<()>> {
+    if std::fs::exists(queue).unwrap_or(true) || !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    match what {
+        What::Add { .. } => None,
+        What::List { json } => Some(show(Vec::new(), *json, list)),
+        What::Clean => Some(files::print_text("0 tasks are removed")),
+        What::Show { id, .. } | What::Output { id } | What::Remove { id } | What::Retry { id } => {
+            Some(Err(anyhow::anyhow!("there is no task {id}: {} is not there", queue.display())))
         }
     }
 }
@@ -198,7 +240,7 @@ fn one(rows: &[TaskRow]) -> String {
     )
 }
 
-fn output(path: &std::path::Path, id: i64) -> anyhow::Result<()> {
+fn output(path: &Path, id: i64) -> anyhow::Result<()> {
     let mut file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("task {id} never ran"),

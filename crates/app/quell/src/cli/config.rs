@@ -22,6 +22,10 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Say everything that is wrong in a file, each with line and key.
+    #[command(after_help = "\
+Examples:
+  quell config check /etc/quell.toml
+  quell config check /etc/quell.toml --json | jq .errors")]
     Check {
         /// The file.
         file: PathBuf,
@@ -30,8 +34,14 @@ enum What {
         json: bool,
     },
     /// Print a complete configuration with comments.
+    #[command(after_help = "\
+Example:
+  quell config example > /etc/quell.toml")]
     Example,
     /// Print all keys with types, ranges and defaults, as Markdown.
+    #[command(after_help = "\
+Example:
+  quell config keys | less")]
     Keys,
 }
 

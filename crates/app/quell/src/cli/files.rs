@@ -33,6 +33,16 @@ pub(crate) fn read_config(path: &Path) -> anyhow::Result<Raw> {
     Ok(Raw::from_toml(&name, &text))
 }
 
+/// Refuses where it may not even be seen whether a file is there: that is not the same as none.
+pub(crate) fn permitted(path: &Path) -> anyhow::Result<()> {
+    match std::fs::metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            anyhow::bail!("{} is closed to this user: run it as root", path.display())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Prints JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print_text(&serde_json::to_string_pretty(value)?)

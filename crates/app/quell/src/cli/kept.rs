@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum What {
     /// Show what is kept.
+    #[command(after_help = "\
+Examples:
+  quell profile list
+  quell profile list --store profiles.sqlite --json")]
     List {
         #[command(flatten)]
         place: Place,
@@ -20,6 +24,10 @@ pub(super) enum What {
         json: bool,
     },
     /// Show one profile.
+    #[command(after_help = "\
+Examples:
+  quell profile show search
+  quell profile show search --json | jq .tolerated")]
     Show {
         /// Its name.
         name: String,
@@ -33,6 +41,9 @@ pub(super) enum What {
         json: bool,
     },
     /// Remove one profile.
+    #[command(after_help = "\
+Example:
+  quell profile remove search")]
     Remove {
         /// Its name.
         name: String,
@@ -97,6 +108,7 @@ impl Place {
     /// The store, which has to be there.
     pub(super) fn open(&self) -> anyhow::Result<ProfileStore> {
         let path = self.file();
+        files::permitted(&path)?;
         let store = ProfileStore::find(&path)?;
         store.with_context(|| {
             format!("no profiles are kept in {}: quell profile --store keeps one", path.display())
@@ -161,6 +173,7 @@ pub(super) fn run(what: &What) -> anyhow::Result<()> {
 
 fn list(place: &Place, json: bool) -> anyhow::Result<()> {
     let (here, path) = (this_machine().fingerprint, place.file());
+    files::permitted(&path)?;
     let (kept, lost) = match ProfileStore::find(&path)? {
         Some(store) => store.list()?,
         None => (Vec::new(), Vec::new()),

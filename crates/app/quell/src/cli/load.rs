@@ -2,6 +2,7 @@
 
 mod words;
 
+use super::{files, measure};
 use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
 use quell_service::{
@@ -33,14 +34,32 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// The embedded search engine.
+    #[command(after_help = "\
+Examples:
+  quell load search --rate 500 --seconds 20
+  quell load search --rate 500 --to 1500 --flash-crowd 5:3 --json load.json")]
     Search(Embedded),
     /// The embedded transactional key-value store.
+    #[command(after_help = "\
+Examples:
+  quell load store --rate 2000 --workers 1
+  quell load store --mode integrated --rate 2000 --repeat 5")]
     Store(Embedded),
     /// A redis server, as 127.0.0.1:6379.
+    #[command(after_help = "\
+Examples:
+  quell load redis 127.0.0.1:6379 --rate 5000
+  quell load redis 127.0.0.1:6379 --rate 5000 --keys 100000 --set-frac 0.5")]
     Redis(KeyValue),
     /// A memcached server, as 127.0.0.1:11211.
+    #[command(after_help = "\
+Example:
+  quell load memcached 127.0.0.1:11211 --rate 5000 --connections 8")]
     Memcached(KeyValue),
     /// An HTTP URL, as http://127.0.0.1:8080/path.
+    #[command(after_help = "\
+Example:
+  quell load http http://127.0.0.1:8080/path --rate 200 --seconds 30")]
     Http {
         /// What to get.
         url: String,
@@ -53,6 +72,9 @@ enum What {
         serve_options: String,
     },
 }
+
+/// More threads than this no machine wants, and many cannot have.
+const MOST_THREADS: i64 = 1024;
 
 /// TailBench's three ways of connecting client and service.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -71,7 +93,7 @@ struct Embedded {
     #[arg(long, value_enum, default_value = "loopback")]
     mode: Mode,
     /// Worker threads of the service; one a CPU if left out.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(..=MOST_THREADS))]
     workers: u32,
     /// Where the service listens; loopback and any free port if left out.
     #[arg(long, value_name = "ADDRESS")]
@@ -133,7 +155,7 @@ struct Load {
     #[arg(long, global = true, default_value_t = 64, value_name = "N")]
     connections: u32,
     /// Client threads.
-    #[arg(long, global = true, default_value_t = 1, value_name = "N")]
+    #[arg(long, global = true, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_THREADS))]
     threads: u32,
     /// Leaves the generator at normal priority.
     #[arg(long, global = true)]
@@ -182,29 +204,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let controls = Controls::default();
     stop_on_signals(&controls)?;
-    let quiet = args.load.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let quiet = measure::to_stdout(args.load.json.as_deref());
+    // A reader that went away (`| head`) is no error, and what else there is shows at the end.
+    let print = |text: &str| files::print_text(text).unwrap_or_default();
     let report = quell_service::run(&options, &controls, &mut |window| {
         if !quiet {
-            println!("{}", words::window(window));
+            print(&words::window(window));
         }
     })?;
     if !quiet {
-        println!("{}", words::report(&report));
+        files::print_text(&words::report(&report))?;
     }
-    write_json(args.load.json.as_deref(), &report)
-}
-
-fn write_json(
-    path: Option<&std::path::Path>,
-    report: &impl serde::Serialize,
-) -> anyhow::Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    let text = serde_json::to_string_pretty(report)?;
-    if path.as_os_str() == "-" {
-        println!("{text}");
-        return Ok(());
-    }
-    std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    measure::write_json(args.load.json.as_deref(), &report)
 }
 
 /// Ends the run at SIGINT or SIGTERM, so that what was measured is still reported.
@@ -258,7 +269,9 @@ fn embedded(spec: ServiceSpec, options: &Embedded) -> anyhow::Result<Target> {
 }
 
 fn address(server: &str) -> anyhow::Result<SocketAddr> {
-    let found = server.to_socket_addrs().with_context(|| format!("cannot look {server} up"))?;
+    let found = server.to_socket_addrs();
+    let found =
+        found.with_context(|| format!("{server}: give host and port, as 127.0.0.1:6379"))?;
     found.into_iter().next().with_context(|| format!("{server} has no address"))
 }
 

@@ -93,10 +93,18 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("quell: {error:#}");
+            eprintln!("quell: {}", in_words(&error));
             exit_code(&error)
         }
     }
+}
+
+/// With all its causes, each once: many errors name their cause already.
+fn in_words(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |said, cause| {
+        let cause = cause.to_string();
+        if said.contains(&cause) { said } else { format!("{said}: {cause}") }
+    })
 }
 
 /// A configuration or a scenario that is wrong counts as a command line that is wrong.
@@ -107,4 +115,61 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(2);
     }
     guard::exit_code(error).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// Each command that people see and that does something by itself, with its path and its examples.
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, Vec<String>)>) {
+        let visible: Vec<&clap::Command> =
+            command.get_subcommands().filter(|c| !c.is_hide_set()).collect();
+        if visible.is_empty() || !command.is_subcommand_required_set() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let help = help.replace("\\\n", " ");
+            let examples = help.lines().filter(|line| line.starts_with("  quell "));
+            found.push((path.to_owned(), examples.map(|l| l.trim().to_owned()).collect()));
+        }
+        for below in visible {
+            leaves(below, &format!("{path} {}", below.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::from_raw_os_error(2);
+        let twice = anyhow::Error::new(cause()).context(format!("cannot start x: {}", cause()));
+        assert_eq!(in_words(&twice), format!("cannot start x: {}", cause()));
+        let once = anyhow::Error::new(cause()).context("cannot read x");
+        assert_eq!(in_words(&once), format!("cannot read x: {}", cause()));
+        assert_eq!(in_words(&anyhow::anyhow!("alone")), "alone");
+    }
+
+    /// The words of an example up to where it is the shell's.
+    fn words(example: &str) -> Vec<&str> {
+        let shell = |word: &&str| !["|", ">", "&&", "&"].contains(word);
+        example.split_whitespace().take_while(shell).collect()
+    }
+
+    #[test]
+    fn every_command_has_examples_of_itself_and_understands_them() {
+        let mut found = Vec::new();
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            leaves(command, &format!("quell {}", command.get_name()), &mut found);
+        }
+        let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+        for path in ["quell batch add", "quell load redis", "quell profile", "quell profile list"] {
+            assert!(paths.contains(&path), "{paths:?}");
+        }
+        for (path, examples) in &found {
+            let own = examples.iter().filter(|example| example.starts_with(path.as_str())).count();
+            assert!(own > 0, "{path} --help has no example of it");
+            for example in examples {
+                let read = Cli::try_parse_from(words(example));
+                assert!(read.is_ok(), "{path} --help: {example}: {}", read.unwrap_err());
+            }
+        }
+    }
 }

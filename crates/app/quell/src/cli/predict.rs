@@ -7,7 +7,7 @@ use quell_pressure::Resource;
 use quell_profiler::predict::{
     CheckOptions, Form, Model, Pair, PredictReport, Prediction, check, predict, programs,
 };
-use quell_profiler::{Effort, Profile, ProfileOptions, at_desk};
+use quell_profiler::{Effort, Profile, ProfileOptions, Watched, at_desk};
 use quell_view::{Cell, Table};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,6 +19,10 @@ use std::time::Duration;
 /// Profiles come from quell profile --yardsticks, on one machine: files (--json FILE) or the names
 /// that they are kept by (--store). With --check all pairs of a list of programs are profiled,
 /// predicted and measured.
+///
+/// A host may run both CPUs on the threads of one core for a while, without telling: all measured
+/// then seems to hurt. Short looks find that out; what was measured meanwhile is measured again, and
+/// marked where it stays so.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -94,6 +98,12 @@ fn predicted(args: &Args) -> anyhow::Result<()> {
             !profile.yardsticks.is_empty(),
             "{name} has no yardsticks: profile with --yardsticks"
         );
+        if profile.host.as_ref().is_some_and(Watched::is_disturbed) {
+            eprintln!(
+                "quell: while {name} was profiled the host ran both CPUs on one core: what follows \
+                 from it says too much for CPUs on two"
+            );
+        }
     }
     // The form that did best where it was measured (docs/experiments/prediction.md).
     let model = Model::plain(Form::Max);
@@ -165,14 +175,15 @@ fn words(report: &PredictReport) -> String {
             Cell::number(pair.predicted, 1),
             Cell::number(pair.measured, 1),
             Cell::Text(format!("{:.1}–{:.1}", pair.measured_low, pair.measured_high)),
-            Cell::number((pair.predicted - pair.measured).abs(), 1),
+            Cell::Text(format!("{:.1}{}", pair.error(), if pair.disturbed { " *" } else { "" })),
         ]
     };
     report.pairs.iter().for_each(|pair| table.push(row(pair)));
+    let host = host(report).map_or(String::new(), |words| format!("{words}\n"));
     let forms = report.forms.iter().map(|f| format!("{} {:.2}", f.form, f.mean_abs_error_points));
     format!(
         "{}{} pairs, {} with more than 10 %; mean error {:.2} points, by each program's mean {:.2}; \
-         half-width of the measurements {:.2}; by form: {}; {:.0} s\n",
+         half-width of the measurements {:.2}; by form: {}; {:.0} s\n{host}",
         table.to_text(),
         report.pairs.len(),
         report.pairs_above_10_percent,
@@ -182,4 +193,27 @@ fn words(report: &PredictReport) -> String {
         forms.collect::<Vec<_>>().join(", "),
         report.seconds
     )
+}
+
+/// What the host was seen to do, and what is left without it; none if it was seen to do nothing.
+fn host(report: &PredictReport) -> Option<String> {
+    let seen = report.host.as_ref()?;
+    let again = report.pairs.iter().filter(|pair| pair.tries > 1).count();
+    let disturbed = report.pairs.iter().filter(|pair| pair.disturbed).count();
+    if seen.together == 0 && again == 0 && disturbed == 0 {
+        return None;
+    }
+    let error = |error: Option<f64>| error.map_or("none".to_owned(), |e| format!("{e:.2}"));
+    let left = report.undisturbed.map_or((0, None), |u| (u.pairs, Some(u.mean_abs_error_points)));
+    Some(format!(
+        "host: both CPUs on one core in {} of {} looks ({} could not tell); {again} pairs were measured \
+         again, {disturbed} stayed disturbed (*); mean error by first tries {}, over the {} undisturbed \
+         pairs {}",
+        seen.together,
+        seen.looks,
+        seen.unknown,
+        error(report.mean_abs_error_points_first_tries),
+        left.0,
+        error(left.1)
+    ))
 }

@@ -11,7 +11,7 @@ use quell_profiler::{
 };
 use quell_types::Topology;
 use quell_view::{Cell, Table};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Measures what a workload tolerates and what it causes, resource by resource.
@@ -182,10 +182,15 @@ fn subject(
         anyhow::Ok(Box::new(Steady::attach(name, group, counters, stop)?))
     };
     if let Some(pid) = who.pid {
+        anyhow::ensure!(Path::new(&format!("/proc/{pid}")).exists(), "no process {pid} runs");
         return Ok(attach(format!("process {pid}"), Group::Process(pid))?);
     }
     if let Some(path) = who.cgroup.clone().or(unit_path(who.unit.as_deref())?) {
-        let group = Group::cgroup(&path).with_context(|| format!("no control group {path}"))?;
+        let group = Group::cgroup(&path).with_context(|| {
+            format!(
+                "no control group {path}: give a folder, or a path below a hierarchy, as /batch"
+            )
+        })?;
         return Ok(attach(path, group)?);
     }
     let start = LaunchOptions {

@@ -99,12 +99,18 @@ fn run_polluter(polluter: &Polluter) -> anyhow::Result<()> {
         program: std::env::current_exe().context("cannot find this program")?,
     };
     let report = trial(&options, &interrupt, &|line| eprintln!("quell: {line}"))?;
-    files::print_text(&report.in_words())?;
-    anyhow::ensure!(!interrupt.requested(), "interrupted; the trials until then are above");
+    tell(&report.in_words(), &interrupt, "trials")?;
     anyhow::ensure!(
         polluter.control || report.trials >= polluter.trials,
         "too many trials were discarded: on this machine hardly anything hurts the service as much as \
          is wanted"
     );
+    Ok(())
+}
+
+/// Prints what was found, and says so if somebody ended it early.
+fn tell(words: &str, interrupt: &Interrupt, parts: &str) -> anyhow::Result<()> {
+    files::print_text(words)?;
+    anyhow::ensure!(!interrupt.requested(), "interrupted; the {parts} until then are above");
     Ok(())
 }

@@ -10,6 +10,11 @@ use std::sync::Arc;
 /// A stream that shall miss a cache is so many times its size.
 const BEYOND: u64 = 4;
 
+/// What of an instruction cache is never to be had: the code that runs between (the loops of whoever
+/// measures or presses, interrupts) and lines fetched ahead. Code that fills the rest leaves nothing
+/// to others; as much as the whole cache would already do so at nine tenths of it.
+const RUNNING: u64 = 2 << 10;
+
 /// A cache that threads will press on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Target {
@@ -72,7 +77,13 @@ pub(crate) fn own_bytes(options: &Options, topology: &Topology, cpu: u32) -> Opt
         Resource::L2Capacity => (2, CacheKind::Unified),
         _ => return None,
     };
-    private(options, topology, Some(cpu), level).ok().map(|target| target.size_bytes)
+    let size = private(options, topology, Some(cpu), level).ok()?.size_bytes;
+    Some(if level.1 == CacheKind::Instruction { code_bytes(size) } else { size })
+}
+
+/// The bytes of code that take an instruction cache of this size.
+fn code_bytes(size: u64) -> u64 {
+    size - RUNNING.min(size / 4)
 }
 
 fn targets(
@@ -140,7 +151,8 @@ pub(super) fn l1_instruction(
     let targets = targets(cpus, |cpu| private(options, topology, cpu, first))?;
     let mut jobs = Jobs::default();
     for target in &targets {
-        let code = Code::generate(part_of(target, &targets) as usize)?;
+        let whole = Target { size_bytes: code_bytes(target.size_bytes), ..*target };
+        let code = Code::generate(part_of(&whole, &targets) as usize)?;
         jobs.jobs.push(job(|| InstructionCache::new(code)));
     }
     Ok(jobs)
@@ -211,6 +223,13 @@ mod tests {
         assert_eq!(window(480 * MIB, 2 * MIB), 8 * MIB);
         assert_eq!(window(6 * MIB, 2 * MIB), 3 * MIB, "a small one: half of it");
         assert_eq!(window(8 * MIB, 0), 2 * MIB, "nothing known of the nearer one");
+    }
+
+    #[test]
+    fn code_leaves_room_for_what_runs_besides() {
+        assert_eq!(code_bytes(32 << 10), 30 << 10);
+        assert_eq!(code_bytes(64 << 10), 62 << 10);
+        assert_eq!(code_bytes(4 << 10), 3 << 10, "a small part: three quarters of it");
     }
 
     #[test]

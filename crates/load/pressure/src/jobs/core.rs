@@ -5,7 +5,8 @@ use crate::kernel::{
     Alias, BusLock, Interconnect, Pages, Prefetcher, Ring, SMALL, SmtSibling, Tlb, pages_for,
 };
 use crate::region::{HUGE, Region, available_bytes};
-use crate::{Options, PageSize, PressureError, Resource, tlb};
+use crate::tlb::Entries;
+use crate::{Options, PageSize, PressureError, Resource};
 use quell_types::{CpuSet, Topology};
 use std::sync::Arc;
 
@@ -15,13 +16,10 @@ const LIKELY_PREFETCH: u64 = 4 << 20;
 /// Pages for each thread.
 pub(super) fn tlb(options: &Options, cpus: &[Option<u32>]) -> Result<Jobs, PressureError> {
     let mut jobs = Jobs::default();
-    let told = options.tlb_entries.or_else(tlb::entries);
-    let entries = told.unwrap_or(tlb::LIKELY_ENTRIES);
-    jobs.notes.push(match told {
-        Some(entries) => format!("second-level TLB of {entries} entries"),
-        None => format!("the processor does not tell its TLB: {entries} entries taken as likely"),
-    });
-    let count = pages_for(entries);
+    let entries = Entries::of(options.tlb_entries, cpus.first().copied().flatten());
+    let (known, source) = (entries.count, entries.source.words());
+    jobs.notes.push(format!("second-level TLB of {known} entries, {source}"));
+    let count = pages_for(known);
     for i in 0..cpus.len() {
         let pages = match options.pages {
             PageSize::Small => Pages::Small(Alias::map(count as usize)?),

@@ -1,10 +1,15 @@
-//! First-level instruction cache: straight-line code of one cache line each, in random order
-//! (B-2: 8).
+//! First-level instruction cache: straight-line code of one cache line each (B-2: 8).
 //!
-//! Each line does a few operations, counts down, and jumps to the next. A pass is told how many
-//! lines to run, so the same code presses on any share of the cache. The lines are filled with the
-//! smallest instructions there are: a decoded-instruction cache, which would keep the fetches from
+//! Each line does a few operations, counts down, and jumps to the next or returns. A pass is told how
+//! many lines to run, so the same code presses on any share of the cache. The lines are filled with
+//! the smallest instructions there are: a decoded-instruction cache, which would keep the fetches from
 //! the cache under pressure, has no room for so many of one line.
+//!
+//! Any number of lines from the first on covers one stretch of addresses, within which they are run
+//! in no order, block by block. A processor fetches the line after the one that it runs too, ahead of
+//! need or because it learns too late of the jump. Were the lines strewn over all of the code, half of
+//! them would bring in the most of the other half; in one stretch only the line after the last is
+//! too many. A stretch also fills the sets of a cache evenly, however many there are.
 //!
 //! The code is written to a fresh mapping, which is then made executable and is writable no more.
 
@@ -17,12 +22,15 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 /// Lines run in a burst, about.
-const BURST: usize = 2048;
+const BURST: usize = 1024;
+
+/// Lines that are run in a random order among themselves.
+const BLOCK: usize = 16;
 
 /// A function that runs so many lines, at least one.
 type Pass = unsafe extern "C" fn(lines: u64);
 
-/// Generated code: so many lines, chained in random order, and a way out.
+/// Generated code: so many lines, chained, each with its way out.
 pub(crate) struct Code {
     base: NonNull<u8>,
     bytes: usize,
@@ -38,9 +46,8 @@ impl Code {
     /// on a processor for which no code can be generated here.
     pub(crate) fn generate(bytes: usize) -> Result<Code, PressureError> {
         let lines = (bytes / LINE).max(1);
-        let order = shuffled(lines);
-        // The way out lies on a line of its own after the others.
-        let bytes = ((lines + 1) * LINE).next_multiple_of(4096);
+        let order = in_blocks(lines);
+        let bytes = (lines * LINE).next_multiple_of(4096);
         let text = encode::text(&order).ok_or_else(|| {
             let why = io::Error::from(io::ErrorKind::Unsupported);
             PressureError::system("cannot generate code for", std::env::consts::ARCH, why)
@@ -99,13 +106,15 @@ impl Drop for Code {
     }
 }
 
-/// A random order of `0..lines` (Fisher and Yates).
-fn shuffled(lines: usize) -> Vec<usize> {
+/// The order of `0..lines`: block by block, each in a random order (Fisher and Yates).
+fn in_blocks(lines: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..lines).collect();
     let mut state = 1;
-    for i in (1..lines).rev() {
-        state = step(state);
-        order.swap(i, below(state, i as u64 + 1));
+    for block in order.chunks_mut(BLOCK) {
+        for i in (1..block.len()).rev() {
+            state = step(state);
+            block.swap(i, below(state, i as u64 + 1));
+        }
     }
     order
 }
@@ -114,24 +123,24 @@ fn shuffled(lines: usize) -> Vec<usize> {
 mod encode {
     use super::LINE;
 
-    /// Counts down, and leaves when nothing is left: dec rdi (3 bytes), jz rel32 (6), jmp rel32 (5).
-    const TAIL: usize = 14;
+    /// Counts down, and leaves when nothing is left: dec rdi (3 bytes), jz rel8 (2), jmp rel32 (5),
+    /// ret (1).
+    const TAIL: usize = 11;
 
-    /// The lines in this order, and after them the way out (ret).
+    /// The lines in this order.
     pub(super) fn text(order: &[usize]) -> Option<Vec<u8>> {
         const NOP: u8 = 0x90;
         const RET: u8 = 0xc3;
-        let mut text = vec![NOP; (order.len() + 1) * LINE];
-        let out = order.len() * LINE;
-        text[out] = RET;
+        let mut text = vec![NOP; order.len() * LINE];
         for (i, &line) in order.iter().enumerate() {
             let at = line * LINE + LINE - TAIL;
             let next = order[(i + 1) % order.len()] * LINE;
             text[at..at + 3].copy_from_slice(&[0x48, 0xff, 0xcf]);
-            text[at + 3..at + 5].copy_from_slice(&[0x0f, 0x84]);
-            text[at + 5..at + 9].copy_from_slice(&offset(at + 9, out)?);
-            text[at + 9] = 0xe9;
-            text[at + 10..at + 14].copy_from_slice(&offset(at + 14, next)?);
+            // Over the jump of five bytes.
+            text[at + 3..at + 5].copy_from_slice(&[0x74, 5]);
+            text[at + 5] = 0xe9;
+            text[at + 6..at + 10].copy_from_slice(&offset(at + 10, next)?);
+            text[at + 10] = RET;
         }
         Some(text)
     }
@@ -150,21 +159,20 @@ mod encode {
 mod encode {
     use super::LINE;
 
-    /// The lines in this order, and after them the way out (ret).
+    /// The lines in this order.
     pub(super) fn text(order: &[usize]) -> Option<Vec<u8>> {
         const NOP: u32 = 0xd503_201f;
         const RET: u32 = 0xd65f_03c0;
         let words = LINE / 4;
-        let mut text = vec![NOP; (order.len() + 1) * words];
-        let out = order.len() * words;
-        text[out] = RET;
+        let mut text = vec![NOP; order.len() * words];
         for (i, &line) in order.iter().enumerate() {
-            let at = line * words + words - 3;
+            let at = line * words + words - 4;
             let next = order[(i + 1) % order.len()] * words;
-            // subs x0, x0, #1; b.eq out; b next.
+            // subs x0, x0, #1; b.eq over the next; b next; ret.
             text[at] = 0xf100_0400;
-            text[at + 1] = 0x5400_0000 | (way(at + 1, out, 19)? << 5);
+            text[at + 1] = 0x5400_0000 | (way(at + 1, at + 3, 19)? << 5);
             text[at + 2] = 0x1400_0000 | way(at + 2, next, 26)?;
+            text[at + 3] = RET;
         }
         Some(text.into_iter().flat_map(u32::to_le_bytes).collect())
     }
@@ -314,10 +322,17 @@ mod tests {
     }
 
     #[test]
-    fn an_order_holds_each_line_once() {
-        let mut order = shuffled(500);
-        assert_ne!(order, (0..500).collect::<Vec<_>>());
-        order.sort_unstable();
-        assert_eq!(order, (0..500).collect::<Vec<_>>());
+    fn any_number_of_lines_is_one_stretch_but_for_a_block() {
+        let order = in_blocks(500);
+        for lines in 1..=500 {
+            let mut first = order[..lines].to_vec();
+            first.sort_unstable();
+            first.dedup();
+            assert_eq!(first.len(), lines, "each once");
+            let whole = lines / BLOCK * BLOCK;
+            assert_eq!(first[..whole], (0..whole).collect::<Vec<_>>());
+            assert!(first[lines - 1] < whole + BLOCK);
+        }
+        assert_ne!(order[..BLOCK], (0..BLOCK).collect::<Vec<_>>(), "in no order within");
     }
 }

@@ -77,6 +77,15 @@ impl Alias {
         }
         Ok(alias)
     }
+
+    /// The word of a page that is touched: another line in each, so that they do not meet in one set
+    /// of the caches.
+    pub(crate) fn word(&self, page: usize) -> &AtomicU64 {
+        let at = (page % self.pages) * SMALL + page % (SMALL / LINE) * LINE;
+        // SAFETY: lies within the alias, aligned to a line; memory of a file is zeroed and a valid
+        // atomic; it is only touched as atomics.
+        unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
+    }
 }
 
 impl Drop for Alias {
@@ -100,16 +109,10 @@ impl Pages {
         if matches!(self, Pages::Small(_)) { SMALL } else { HUGE }
     }
 
-    /// The word of a page that is touched: another line in each, so that they do not meet in one set
-    /// of the caches.
+    /// The word of a page that is touched, a line of its own here too.
     fn word(&self, page: usize) -> &AtomicU64 {
         match self {
-            Pages::Small(alias) => {
-                let at = (page % alias.pages) * SMALL + page % (SMALL / LINE) * LINE;
-                // SAFETY: lies within the alias, aligned to a line; memory of a file is zeroed and
-                // a valid atomic; it is only touched as atomics.
-                unsafe { &*alias.base.as_ptr().add(at).cast::<AtomicU64>() }
-            }
+            Pages::Small(alias) => alias.word(page),
             Pages::Huge(region) => {
                 let lines = HUGE / LINE;
                 let all = region.lines();

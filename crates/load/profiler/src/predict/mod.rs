@@ -2,6 +2,8 @@
 //! whether that is true.
 
 mod check;
+mod compare;
+mod measure;
 mod model;
 mod report;
 #[cfg(test)]
@@ -9,7 +11,7 @@ mod tests;
 
 pub use check::{CheckOptions, Program, check, programs};
 pub use model::{Bound, Form, Losses, Model, losses, score};
-pub use report::{FormError, PREDICT_SCHEMA, Pair, PredictReport, Prediction};
+pub use report::{FormError, PREDICT_SCHEMA, Pair, PredictReport, Prediction, Undisturbed};
 
 use crate::Profile;
 

@@ -1,8 +1,8 @@
 //! What a check of predictions is, as JSON.
 
 use super::Form;
-use crate::Machine;
 use crate::stats::Estimate;
+use crate::{Machine, Watched};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,40 @@ pub struct Pair {
     pub form: Form,
     /// What A's mean loss beside the others would have said.
     pub mean_of_others: f64,
+    /// Whether the host ran both CPUs on one core while this was measured, at the last try too.
+    #[serde(default)]
+    pub disturbed: bool,
+    /// How often it was measured: again after the others where it had been disturbed. The last try
+    /// counts, whatever it says.
+    #[serde(default = "once")]
+    pub tries: u32,
+    /// The share of time that the host took from the CPUs meanwhile (steal), in percent; null where
+    /// that is not told.
+    #[serde(default)]
+    pub steal_percent: Option<f64>,
+}
+
+fn once() -> u32 {
+    1
+}
+
+impl Pair {
+    /// How far the prediction is off, in points.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        (self.predicted - self.measured).abs()
+    }
+}
+
+/// What is to be said of the pairs in which the host disturbed neither the measurement nor a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Undisturbed {
+    /// How many.
+    pub pairs: usize,
+    /// Mean absolute difference of predicted and measured.
+    pub mean_abs_error_points: f64,
+    /// How many of them lost more than 10 % of their speed.
+    pub pairs_above_10_percent: usize,
 }
 
 /// How well one form does.
@@ -55,8 +89,15 @@ pub struct PredictReport {
     pub machine: Machine,
     /// All pairs.
     pub pairs: Vec<Pair>,
-    /// Mean absolute difference of predicted and measured.
+    /// Mean absolute difference of predicted and measured, over all pairs, disturbed ones included.
     pub mean_abs_error_points: f64,
+    /// The same over the pairs that were not disturbed; null if there are none.
+    #[serde(default)]
+    pub undisturbed: Option<Undisturbed>,
+    /// The same over all pairs by the first try of each, as if nobody had looked at the host; null if
+    /// none was measured again.
+    #[serde(default)]
+    pub mean_abs_error_points_first_tries: Option<f64>,
     /// The same for predicting each program's mean loss beside the others.
     pub mean_of_others_error_points: f64,
     /// The mean half-width of the measurements' intervals: no prediction can be better than that.
@@ -65,6 +106,9 @@ pub struct PredictReport {
     pub pairs_above_10_percent: usize,
     /// Each form by itself.
     pub forms: Vec<FormError>,
+    /// What the host was seen to do while pairs were measured; null where it was not looked at.
+    #[serde(default)]
+    pub host: Option<Watched>,
     /// How long it took.
     pub seconds: f64,
 }

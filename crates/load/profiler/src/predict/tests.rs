@@ -1,10 +1,13 @@
 //! Predictions over made-up programs whose truth is known.
 
-use super::check::{Together, compare, programs};
+use super::check::{judged, programs};
+use super::compare::{Together, compare};
+use super::measure::Loss;
 use super::{Model, predict};
+use crate::canary::Try;
 use crate::profile::{Class, CurvePoint, PROFILE_SCHEMA, Profile, Workload};
 use crate::stats::Estimate;
-use crate::{Machine, Metric};
+use crate::{Machine, Metric, Watched};
 use quell_pressure::Resource;
 use std::collections::BTreeMap;
 
@@ -41,6 +44,7 @@ fn program(sensitive: f64, causes: f64) -> Profile {
         bandwidth_absent: None,
         absent: BTreeMap::new(),
         class: Class::default(),
+        host: None,
         notes: Vec::new(),
         seconds: 0.0,
     }
@@ -52,25 +56,109 @@ fn truth(a: &Profile, b: &Profile) -> f64 {
     (1.0 - sensitive.speed_frac.value) * caused / 40.0
 }
 
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn all_programs() -> Vec<Profile> {
+    [(0.1, 30.0), (0.5, 5.0), (0.3, 20.0), (0.0, 40.0), (0.8, 12.0), (0.2, 0.0)]
+        .map(|(sensitive, causes)| program(sensitive, causes))
+        .to_vec()
+}
+
+/// All pairs as they are in that world; those of which `disturbed` says so lose a fifth more.
+fn measured(all: &[Profile], disturbed: impl Fn(usize, usize) -> bool) -> Vec<Together> {
+    let pairs = (0..all.len()).flat_map(|a| (0..all.len()).map(move |b| (a, b)));
+    let one = |(a, b): (usize, usize)| {
+        let (disturbed, lost) = (disturbed(a, b), truth(&all[a], &all[b]));
+        let lost = Estimate::exact(lost + if disturbed { 0.2 } else { 0.0 });
+        Together { a, b, lost, disturbed, tries: 1, steal_percent: None }
+    };
+    pairs.filter(|(a, b)| a != b).map(one).collect()
+}
+
 #[test]
 fn what_the_model_assumes_is_predicted_exactly() {
-    let all: Vec<Profile> =
-        [(0.1, 30.0), (0.5, 5.0), (0.3, 20.0), (0.0, 40.0), (0.8, 12.0), (0.2, 0.0)]
-            .map(|(sensitive, causes)| program(sensitive, causes))
-            .to_vec();
-    let mut measured = Vec::new();
-    for a in 0..all.len() {
-        for b in (0..all.len()).filter(|b| *b != a) {
-            measured.push(Together { a, b, lost: Estimate::exact(truth(&all[a], &all[b])) });
-        }
-    }
-    let names = ["a", "b", "c", "d", "e", "f"];
-    let report = compare(&names, &all, &measured, Machine::default());
+    let all = all_programs();
+    let report = compare(&NAMES, &all, &measured(&all, |_, _| false), Machine::default());
     assert_eq!(report.pairs.len(), 30);
     assert!(report.mean_abs_error_points < 0.2, "{}", report.mean_abs_error_points);
     assert!(report.mean_of_others_error_points > 2.0, "the mean of others knows less");
     assert!(report.pairs_above_10_percent > 0);
     assert_eq!(report.schema, "quell.predict/1");
+    let undisturbed = report.undisturbed.unwrap();
+    assert_eq!(undisturbed.pairs, 30);
+    assert_eq!(undisturbed.mean_abs_error_points, report.mean_abs_error_points);
+    assert_eq!(report.mean_abs_error_points_first_tries, None, "nothing was measured twice");
+}
+
+#[test]
+fn disturbed_pairs_count_in_one_error_and_teach_nothing() {
+    let all = all_programs();
+    let report = compare(&NAMES, &all, &measured(&all, |a, b| a == 2 && b > 2), Machine::default());
+    let undisturbed = report.undisturbed.unwrap();
+    assert_eq!(undisturbed.pairs, 27);
+    assert!(undisturbed.mean_abs_error_points < 0.2, "learnt from clean ones only");
+    let all_error = report.mean_abs_error_points;
+    assert!((all_error - 3.0 * 20.0 / 30.0).abs() < 0.2, "{all_error}: three are off by a fifth");
+    assert_eq!(report.pairs.iter().filter(|pair| pair.disturbed).count(), 3);
+    let none = compare(&NAMES, &all, &measured(&all, |_, _| true), Machine::default());
+    assert_eq!(none.undisturbed, None);
+    assert!(none.mean_abs_error_points > 5.0, "what all of it was learnt from");
+}
+
+#[test]
+fn the_last_try_counts_and_the_first_is_told() {
+    let all = all_programs();
+    let last = measured(&all, |_, _| false);
+    let pairs: Vec<(usize, usize)> = last.iter().map(|t| (t.a, t.b)).collect();
+    let one = |t: &Together| {
+        let again = t.a == 2;
+        let loss =
+            |more: f64| Loss { lost: t.lost.map(|lost| lost + more), steal_percent: Some(0.5) };
+        let first = loss(if again { 0.2 } else { 0.0 });
+        Try { found: loss(0.0), first, disturbed: false, tries: if again { 2 } else { 1 } }
+    };
+    let tries: Vec<Try<Loss>> = last.iter().map(one).collect();
+    let report = judged(&NAMES, &all, &pairs, &tries, Machine::default());
+    assert!(report.mean_abs_error_points < 0.2);
+    assert!(report.mean_abs_error_points_first_tries.unwrap() > 3.0);
+    assert!(report.pairs.iter().all(|p| p.tries == if p.a == "c" { 2 } else { 1 }));
+    assert!(report.pairs.iter().all(|p| p.steal_percent == Some(0.5)));
+}
+
+/// What a profile says that was measured while both CPUs shared a core: quiet windows have a sibling
+/// that spins, and those under pressure one that works, so all resources seem to hurt, and the
+/// reporter loses as much beside the program.
+#[test]
+fn a_disturbed_profile_predicts_harm_that_does_not_come_and_is_left_out() {
+    let mut all = all_programs();
+    let pairs = measured(&all, |_, _| false);
+    let (calm, host) = (all[5].clone(), Watched { kept_windows: 8, ..Watched::default() });
+    all[5] = Profile { host: Some(host), ..program(0.4, 20.0) };
+    let report = compare(&NAMES, &all, &pairs, Machine::default());
+    let with_it = |p: &&super::Pair| p.a == "f" || p.b == "f";
+    assert!(report.pairs.iter().filter(with_it).all(|p| !p.disturbed), "the pairs were clean");
+    let worst = report.pairs.iter().filter(with_it).map(super::Pair::error).fold(0.0, f64::max);
+    assert!(worst > 15.0, "{worst}");
+    assert_eq!(report.undisturbed.map(|u| u.pairs), Some(20));
+    let model = Model::plain(super::Form::Max);
+    assert!(predict(&all[5], &all[3], &model).value > predict(&calm, &all[3], &model).value + 10.0);
+}
+
+#[test]
+fn reports_of_before_are_read() {
+    let all = all_programs();
+    let report = compare(&NAMES, &all, &measured(&all, |_, _| false), Machine::default());
+    let mut old = serde_json::to_value(&report).unwrap();
+    for field in ["undisturbed", "mean_abs_error_points_first_tries", "host"] {
+        old.as_object_mut().unwrap().remove(field);
+    }
+    for pair in old["pairs"].as_array_mut().unwrap() {
+        for field in ["disturbed", "tries", "steal_percent"] {
+            pair.as_object_mut().unwrap().remove(field);
+        }
+    }
+    let read: super::PredictReport = serde_json::from_value(old).unwrap();
+    assert_eq!(read.pairs, report.pairs);
 }
 
 #[test]

@@ -10,6 +10,9 @@ pub use report::{CurvePoint, PROFILE_SCHEMA, Profile, ToleratedAt, Workload};
 pub use scope::{QUICK, scope};
 pub use yardstick::yardstick;
 
+use yardstick::watched;
+
+use crate::canary::Watch;
 use crate::curve::{Curve, Level, tolerated};
 use crate::desk::ready;
 use crate::stats::{Estimate, estimate};
@@ -66,13 +69,14 @@ pub fn profile(
     }
     let (resources, absent) = scope(options, topology);
     let mut profile = Profile::new(subject, options, Machine::of(topology), absent);
+    let mut watch = watch(subject, options, topology);
     for resource in resources {
-        match one(subject, options, resource, topology, stop) {
+        match one(subject, options, resource, topology, &mut watch, stop) {
             Ok((found, notes)) => {
                 profile.add(resource, &found, options.threshold, notes);
                 if options.yardsticks && subject.can_rest() {
                     subject.rest()?;
-                    profile.measure_by(resource, options, topology, stop)?;
+                    profile.measure_by(resource, options, topology, &mut watch, stop)?;
                 }
             }
             Err(ProfileError::Resource { source, .. }) => {
@@ -84,8 +88,14 @@ pub fn profile(
     }
     subject.wake()?;
     profile.class = Class::of(&profile.worst(), topology);
+    profile.saw(&watch);
     profile.seconds = begun.elapsed().as_secs_f64();
     Ok(profile)
+}
+
+/// Looks need the workload out of the way.
+fn watch(subject: &dyn Subject, options: &ProfileOptions, topology: &Topology) -> Watch {
+    if subject.can_rest() { Watch::over(&options.seats, topology) } else { Watch::off() }
 }
 
 fn one(
@@ -93,6 +103,7 @@ fn one(
     options: &ProfileOptions,
     resource: Resource,
     topology: &Topology,
+    watch: &mut Watch,
     stop: &Stop,
 ) -> Result<(Found, Vec<String>), ProfileError> {
     let mut pressure = options.pressure.clone();
@@ -106,7 +117,7 @@ fn one(
     let effort = options.effort.unwrap_or_else(|| effort(options.quick, resource));
     let threshold = options.threshold;
     let mut trial = Trial { subject, pressure: &running, resource, effort, threshold, stop };
-    let found = trial.run()?;
+    let found = trial.run(watch)?;
     let ended = running.finish().map_err(|source| ProfileError::Resource { resource, source })?;
     Ok((found, ended.notes))
 }
@@ -127,13 +138,21 @@ impl Profile {
         resource: Resource,
         options: &ProfileOptions,
         topology: &Topology,
+        watch: &mut Watch,
         stop: &Stop,
     ) -> Result<(), ProfileError> {
-        let points = yardstick(resource, options, topology, stop)?;
+        let points = watched(resource, options, topology, watch, stop)?;
         if !points.is_empty() {
             self.yardsticks.insert(resource, points);
         }
         Ok(())
+    }
+
+    /// What the looks at the host saw.
+    fn saw(&mut self, watch: &Watch) {
+        let seen = watch.is_on().then(|| watch.seen());
+        self.notes.extend(seen.as_ref().and_then(crate::Watched::words));
+        self.host = seen;
     }
 
     fn add(&mut self, resource: Resource, found: &Found, threshold: f64, notes: Vec<String>) {

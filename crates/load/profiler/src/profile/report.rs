@@ -2,7 +2,7 @@
 
 use super::{Class, ProfileOptions};
 use crate::stats::Estimate;
-use crate::{BandwidthModel, Machine, Metric, Subject};
+use crate::{BandwidthModel, Machine, Metric, Subject, Watched};
 use quell_pressure::Resource;
 use quell_types::CpuSet;
 use schemars::JsonSchema;
@@ -83,6 +83,10 @@ pub struct Profile {
     pub absent: BTreeMap<Resource, String>,
     /// What kind of neighbour it is, as far as the signals tell.
     pub class: Class,
+    /// What the host was seen to do meanwhile; null where that could not be looked at: beside a
+    /// workload that was not stopped, or where workload and pressure share a core anyway.
+    #[serde(default)]
+    pub host: Option<Watched>,
     /// What else a reader should know.
     pub notes: Vec<String>,
     /// How long it took.
@@ -112,6 +116,7 @@ impl Profile {
             bandwidth_absent: None,
             absent: BTreeMap::new(),
             class: Class::default(),
+            host: None,
             notes: Vec::new(),
             seconds: 0.0,
         }

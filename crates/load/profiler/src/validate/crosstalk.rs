@@ -1,9 +1,11 @@
-//! Cross-talk: every kernel beside every other, on two CPUs, both at 40 % (B-E3).
+//! Cross-talk: every kernel beside every other, on two CPUs, both at 40 % (B-E3). Those that press
+//! are in a [process of their own](super::sources).
 
+use super::sources::Sources;
 use super::{Crosstalk, ValidateOptions, Validation};
 use crate::ProfileError;
 use crate::desk::{pause, percent, ready};
-use crate::stats::median;
+use crate::stats::{median, quantile};
 use crate::trial::Mark;
 use quell_pressure::{Resource, Running, Stop};
 use quell_types::{CpuSet, Topology};
@@ -16,7 +18,9 @@ const SETTLE: Duration = Duration::from_millis(6);
 
 /// There are hundreds of pairs: longer windows and more rounds would take many minutes.
 const LONGEST_WINDOW: Duration = Duration::from_millis(30);
-const MOST_ROUNDS: usize = 3;
+const MOST_ROUNDS: usize = 5;
+/// Disks and links work in few large pieces: of their work a longer window is looked at.
+const PIECES_WINDOW: Duration = Duration::from_millis(150);
 
 /// Resources that hang together by what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +48,9 @@ impl Group {
 }
 
 /// A kernel that lies ready on one side.
-struct Seated {
-    resource: Resource,
-    running: Running,
+pub(super) struct Seated {
+    pub(super) resource: Resource,
+    pub(super) running: Running,
 }
 
 pub(super) fn measure(
@@ -57,29 +61,35 @@ pub(super) fn measure(
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), ProfileError> {
     let victims = seat(options, &options.seats.workload.first(1), topology, stop, found)?;
-    let sources = seat(options, &options.seats.pressure.first(1), topology, stop, found)?;
+    let mut sources = Sources::seat(options, topology, stop, found)?;
+    let resources = sources.resources();
     for victim in &victims {
-        let mut losses = vec![Vec::new(); sources.len()];
+        let mut kept = vec![Vec::new(); resources.len()];
         for _ in 0..options.rounds.min(MOST_ROUNDS) {
-            row(options, victim, &sources, &mut losses, stop)?;
+            row(options, victim, &mut sources, &mut kept, stop)?;
         }
-        let lost = |(source, ratios): (&Seated, &Vec<f64>)| {
-            let kept = median(ratios)?;
-            Some(Crosstalk {
-                source: source.resource,
-                victim: victim.resource,
-                loss_frac_at_40: 1.0 - kept,
-                same_group: Group::of(source.resource) == Group::of(victim.resource),
-            })
-        };
-        found.crosstalk.extend(sources.iter().zip(&losses).filter_map(lost));
-        tell(&format!("cross-talk: {} beside {} others", victim.resource, sources.len()));
+        let pairs = resources.iter().zip(&kept);
+        found.crosstalk.extend(pairs.filter_map(|(source, kept)| lost(*source, victim, kept)));
+        tell(&format!("cross-talk: {} beside {} others", victim.resource, resources.len()));
     }
     Ok(())
 }
 
+/// What a victim lost beside a source, by the shares of its work that it kept.
+fn lost(source: Resource, victim: &Seated, kept: &[f64]) -> Option<Crosstalk> {
+    let loss = |share| Some(1.0 - quantile(kept, share)?);
+    Some(Crosstalk {
+        source,
+        victim: victim.resource,
+        loss_frac_at_40: 1.0 - median(kept)?,
+        loss_low: loss(0.75)?,
+        loss_high: loss(0.25)?,
+        same_group: Group::of(source) == Group::of(victim.resource),
+    })
+}
+
 /// All kernels on one CPU, asleep. Messages need both CPUs for themselves.
-fn seat(
+pub(super) fn seat(
     options: &ValidateOptions,
     cpu: &CpuSet,
     topology: &Topology,
@@ -104,33 +114,45 @@ fn seat(
     Ok(seated)
 }
 
+/// How long a victim is looked at.
+fn window(options: &ValidateOptions, victim: Resource) -> Duration {
+    match victim {
+        Resource::StorageCapacity | Resource::StorageBandwidth | Resource::NetworkBandwidth => {
+            options.window.max(PIECES_WINDOW)
+        }
+        _ => options.window.min(LONGEST_WINDOW),
+    }
+}
+
 /// One victim beside each source in turn, with quiet windows between them. In a quiet window the
-/// source is awake and does nothing.
+/// source is awake and does nothing. Shares of the victim's work that it keeps go to `kept`.
 fn row(
     options: &ValidateOptions,
     victim: &Seated,
-    sources: &[Seated],
-    losses: &mut [Vec<f64>],
+    sources: &mut Sources,
+    kept: &mut [Vec<f64>],
     stop: &Stop,
 ) -> Result<(), ProfileError> {
+    if kept.is_empty() {
+        return Ok(());
+    }
     victim.running.turn_to(percent(LEVEL));
-    let window = options.window.min(LONGEST_WINDOW);
-    let rate_at = |source: &Seated, level: f64| {
-        source.running.turn_to(percent(level));
+    let window = window(options, victim.resource);
+    let rate_at = |sources: &mut Sources, source: usize, level: f64| {
+        sources.turn(source, level)?;
         pause(SETTLE, stop)?;
         let mark = Mark::of(&victim.running);
         pause(window, stop)?;
         Ok::<f64, ProfileError>(mark.rate(&victim.running))
     };
-    let Some(first) = sources.first() else { return Ok(()) };
-    let mut before = rate_at(first, 0.0)?;
-    first.running.mute();
-    for (source, ratios) in sources.iter().zip(losses) {
-        let beside = rate_at(source, LEVEL)?;
-        let after = rate_at(source, 0.0)?;
-        source.running.mute();
+    let mut before = rate_at(sources, 0, 0.0)?;
+    sources.mute(0)?;
+    for (source, kept) in kept.iter_mut().enumerate() {
+        let beside = rate_at(sources, source, LEVEL)?;
+        let after = rate_at(sources, source, 0.0)?;
+        sources.mute(source)?;
         if before + after > 0.0 {
-            ratios.push(beside / f64::midpoint(before, after));
+            kept.push(beside / f64::midpoint(before, after));
         }
         before = after;
     }

@@ -12,12 +12,14 @@ mod linearity;
 mod observer;
 mod prober;
 mod report;
+mod sources;
 mod timing;
 
 pub use report::{
     Crosstalk, Impact, ImpactPoint, KernelLinearity, KernelTiming, LevelValue, VALIDATE_SCHEMA,
     Validation,
 };
+pub use sources::{SourcesProgram, serve_sources};
 
 use crate::{Machine, ProfileError, Seats, Subject};
 use quell_pressure::{Options, Resource, Stop};
@@ -44,6 +46,9 @@ pub struct ValidateOptions {
     pub seats: Seats,
     /// Settings of all kernels.
     pub pressure: Options,
+    /// cross-talk: starts the program that presses, as a process that calls [`serve_sources`]; in this
+    /// process if left out, where both sides share an address space.
+    pub sources: Option<SourcesProgram>,
 }
 
 /// No kernel runs longer than this.

@@ -121,6 +121,12 @@ pub struct Crosstalk {
     pub victim: Resource,
     /// The share of it that is lost, 0..1; below 0 if it did more.
     pub loss_frac_at_40: f64,
+    /// Its lower quartile over rounds.
+    #[serde(default)]
+    pub loss_low: f64,
+    /// Its upper quartile.
+    #[serde(default)]
+    pub loss_high: f64,
     /// Whether both belong to the memory path, where some cross-talk is physics.
     pub same_group: bool,
 }

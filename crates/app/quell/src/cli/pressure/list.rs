@@ -7,6 +7,9 @@ use serde::Serialize;
 
 /// Explains all resources.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  quell pressure list\n  quell pressure list --json | jq .kernels"
+)]
 pub(crate) struct Args {
     /// As JSON.
     #[arg(long)]

@@ -4,10 +4,12 @@ use super::super::latency::{Service, ServiceArgs};
 use super::super::{files, measure};
 use quell_pressure::{Resource, Stop};
 use quell_profiler::{
-    LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch, validate,
+    LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch, serve_sources,
+    validate,
 };
 use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// Validates the kernels here: linearity, impact on applications, cross-talk.
@@ -44,6 +46,9 @@ pub(crate) struct Args {
     /// Writes a report with plots.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
+    /// The pressing side of cross-talk: does what standard input says.
+    #[arg(long, hide = true)]
+    sources: bool,
 }
 
 /// A part of a validation.
@@ -97,7 +102,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         crosstalk: apart && wanted(Part::Crosstalk),
         seats,
         pressure: args.measure.pressure(),
+        sources: Some(Box::new(sources)),
     };
+    if args.sources {
+        let serve = || {
+            let (input, output) = (std::io::stdin().lock(), std::io::stdout());
+            serve_sources(&options, &topology, &stop, input, output)
+        };
+        return Ok(at_desk(&cpus, serve)?);
+    }
     let found = at_desk(&cpus, || {
         let mut applications = Vec::new();
         if options.impact {
@@ -118,6 +131,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         anyhow::bail!("{why}; what was measured until then is in what was written");
     }
     Ok(())
+}
+
+/// This program with these arguments again, as the pressing side of cross-talk.
+fn sources() -> Command {
+    let mut again = Command::new("/proc/self/exe");
+    again.args(std::env::args_os().skip(1)).arg("--sources");
+    again
 }
 
 /// Those of the services that can be started; why not, where one cannot.

@@ -1,7 +1,6 @@
 //! `quell trial bus-lock`, and the process that it starts to lock the bus.
 
 use super::super::demo::Service;
-use super::super::files;
 use super::super::guard::end_with;
 use anyhow::Context;
 use quell_bench::{BusTrialOptions, Interrupt, bus_trial};
@@ -109,9 +108,7 @@ pub(super) fn run(args: &BusLock) -> anyhow::Result<()> {
         program: std::env::current_exe().context("cannot find this program")?,
     };
     let report = bus_trial(&options, &interrupt, &|line| eprintln!("quell: {line}"))?;
-    files::print_text(&report.in_words())?;
-    anyhow::ensure!(!interrupt.requested(), "interrupted; the bursts until then are above");
-    Ok(())
+    super::tell(&report.in_words(), &interrupt, "bursts")
 }
 
 /// Locks the bus in bursts, and writes a line after each.

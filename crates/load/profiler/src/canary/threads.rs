@@ -1,0 +1,151 @@
+//! The two loops. Each follows the clock by itself from a common start, so that nobody has to be woken
+//! between two slices.
+
+use super::Placement;
+use super::look::{Turn, judge};
+use super::watch::Eyes;
+use crate::desk::{DESK_NICE, prioritise};
+use quell_pressure::{Registers, bind_all};
+use quell_types::CpuSet;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A slice of a look.
+const SLICE: Duration = Duration::from_micros(500);
+/// What is left out at both of its ends: the other one may be late by as much.
+const MARGIN: Duration = Duration::from_micros(25);
+/// For waking both and raising the clock.
+const AHEAD: Duration = Duration::from_micros(400);
+/// Rounds of three slices.
+const ROUNDS: usize = 3;
+/// An answer that takes longer is none.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A wish: on this CPU, from this moment on.
+struct Wish {
+    cpu: u32,
+    start: Instant,
+    answer: Sender<Vec<Turn>>,
+}
+
+/// The loops, asleep between looks.
+#[derive(Debug)]
+pub(super) struct Canary {
+    wishes: Vec<Sender<Wish>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Canary {
+    /// None if no threads are to be had.
+    pub(super) fn start() -> Option<Canary> {
+        let mut canary = Canary { wishes: Vec::new(), threads: Vec::new() };
+        for place in 0..2 {
+            let (wishes, heard) = channel();
+            let named = std::thread::Builder::new().name(format!("quell-canary-{place}"));
+            canary.threads.push(named.spawn(move || sing(place, &heard)).ok()?);
+            canary.wishes.push(wishes);
+        }
+        Some(canary)
+    }
+}
+
+impl Eyes for Canary {
+    /// One look at two CPUs, about six milliseconds. Both have to be free.
+    fn look(&mut self, first: u32, second: u32) -> Placement {
+        let start = Instant::now() + AHEAD;
+        let ask = |(wishes, cpu): (&Sender<Wish>, u32)| {
+            let (answer, told) = channel();
+            wishes.send(Wish { cpu, start, answer }).ok().map(|()| told)
+        };
+        let told: Vec<Option<Receiver<Vec<Turn>>>> =
+            self.wishes.iter().zip([first, second]).map(ask).collect();
+        let wait = |told: Option<Receiver<Vec<Turn>>>| told?.recv_timeout(PATIENCE).ok();
+        let turns: Vec<Vec<Turn>> =
+            told.into_iter().map(|told| wait(told).unwrap_or_default()).collect();
+        let rounds = turns[0].iter().zip(&turns[1]).map(|(a, b)| [*a, *b]);
+        judge(&rounds.collect::<Vec<_>>())
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        self.wishes.clear();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// Answers wishes until there will be none.
+fn sing(place: usize, wishes: &Receiver<Wish>) {
+    prioritise(DESK_NICE);
+    let mut registers = Registers::new();
+    while let Ok(wish) = wishes.recv() {
+        let turns = match bind_all(&CpuSet::of(wish.cpu)) {
+            Ok(()) => turns(place, &mut registers, wish.start),
+            Err(_) => Vec::new(),
+        };
+        let _ = wish.answer.send(turns);
+    }
+}
+
+/// The rounds of one of the two.
+fn turns(place: usize, registers: &mut Registers, start: Instant) -> Vec<Turn> {
+    while Instant::now() < start {
+        registers.work();
+    }
+    let slice = |index: usize| start + SLICE * u32::try_from(index).unwrap_or(0);
+    let mut round = |round: usize| {
+        // The first is alone in the first slice, the second in the last; both work in the middle.
+        let mut own = |at: usize| timed(registers, slice(3 * round + at));
+        let (alone_ns, beside_ns) = match place {
+            0 => (own(0), own(1)),
+            _ => {
+                let beside = own(1);
+                (own(2), beside)
+            }
+        };
+        wait_for(slice(3 * round + 3));
+        Turn { alone_ns, beside_ns }
+    };
+    (0..ROUNDS).map(&mut round).collect()
+}
+
+/// What an operation takes in the slice that begins then; none if it is late for it.
+fn timed(registers: &mut Registers, begin: Instant) -> Option<f64> {
+    wait_for(begin + MARGIN);
+    let left = (begin + SLICE - MARGIN).checked_duration_since(Instant::now())?;
+    (left > SLICE / 2).then(|| registers.operation_ns(left)).flatten()
+}
+
+/// Awake, and out of the other's way.
+fn wait_for(moment: Instant) {
+    while Instant::now() < moment {
+        (0..8).for_each(|_| std::hint::spin_loop());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_pressure::allowed_cpus;
+
+    #[test]
+    fn a_look_ends_and_who_has_no_cpu_cannot_tell() {
+        let mut canary = Canary::start().unwrap();
+        let cpus: Vec<u32> = allowed_cpus().unwrap().iter().collect();
+        // What a machine that tests run on says is its own business; that it answers is ours.
+        for _ in 0..3 {
+            let said = canary.look(cpus[0], cpus[cpus.len() - 1]);
+            assert!(cpus.len() > 1 || said == Placement::Unknown, "{said:?}: one CPU has no other");
+        }
+        assert_eq!(canary.look(cpus[0], 60_000), Placement::Unknown);
+        assert_eq!(canary.threads.len(), 2);
+    }
+
+    #[test]
+    fn who_is_late_says_nothing() {
+        let past = Instant::now().checked_sub(Duration::from_millis(100)).unwrap();
+        let turns = turns(0, &mut Registers::new(), past);
+        assert_eq!(turns, vec![Turn::default(); ROUNDS]);
+    }
+}

@@ -1,0 +1,234 @@
+//! Programs and pairs of them under measurement, with an eye on the host.
+
+use super::{CheckOptions, Program};
+use crate::canary::{Course, Limits, Placement, Watch};
+use crate::desk::{pause, percent};
+use crate::profile::profile;
+use crate::stats::{Estimate, estimate};
+use crate::{Profile, ProfileError, Repeated, Subject, Watched, looped};
+use quell_pressure::{Bound, Running, Stop};
+use quell_types::Topology;
+use std::time::{Duration, Instant};
+
+/// The longest run of a program.
+const LONGEST_RUN: Duration = Duration::from_secs(20);
+/// After a neighbour was woken or stopped.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Of what the host disturbs. Stretches of a minute are usual.
+pub(super) const LIMITS: Limits =
+    Limits { tries: 3, pause: Duration::from_secs(1), patience: Duration::from_secs(60) };
+
+/// What all measurements of a check have in common.
+pub(super) struct Desk<'a> {
+    pub(super) programs: &'a [Program],
+    pub(super) options: &'a CheckOptions,
+    pub(super) topology: &'a Topology,
+    pub(super) stop: &'a Stop,
+    pub(super) watch: Watch,
+    pub(super) tell: &'a mut dyn FnMut(&str),
+}
+
+/// Each program by itself.
+pub(super) struct Programs<'a, 'b> {
+    pub(super) desk: &'a mut Desk<'b>,
+}
+
+/// Each pair, in this order.
+pub(super) struct Pairs<'a, 'b> {
+    pub(super) desk: &'a mut Desk<'b>,
+    pub(super) awake: &'a Running,
+    pub(super) pairs: &'a [(usize, usize)],
+}
+
+/// What A loses beside B.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Loss {
+    /// Loss of speed as a share.
+    pub(super) lost: Estimate,
+    /// Steal meanwhile, in percent of the CPUs' time.
+    pub(super) steal_percent: Option<f64>,
+}
+
+/// How a measurement is told whose CPUs shared a core.
+fn remark(disturbed: bool) -> &'static str {
+    if disturbed { "; the host ran both CPUs on one core" } else { "" }
+}
+
+impl Course for Programs<'_, '_> {
+    type Found = Profile;
+    type Error = ProfileError;
+
+    fn look(&mut self) -> Placement {
+        self.desk.watch.look()
+    }
+
+    /// The first with yardsticks.
+    fn measure(&mut self, index: usize) -> Result<(Profile, bool), ProfileError> {
+        let Desk { programs, options, topology, stop, tell, .. } = &mut *self.desk;
+        let mut how = options.profile.clone();
+        how.yardsticks = index == 0;
+        let (program, cpus) = (&programs[index], how.seats.workload.clone());
+        let mut subject = Repeated::new(&program.command, &cpus, stop, LONGEST_RUN);
+        let found = profile(&mut subject, &how, topology, stop, Instant::now(), &mut |_, _| ())?;
+        let disturbed = found.host.as_ref().is_some_and(Watched::is_disturbed);
+        tell(&format!("profiled {} in {:.1} s{}", program.name, found.seconds, remark(disturbed)));
+        Ok((found, disturbed))
+    }
+
+    fn pause(&mut self, length: Duration) -> Result<(), ProfileError> {
+        pause(length, self.desk.stop)
+    }
+}
+
+impl Course for Pairs<'_, '_> {
+    type Found = Loss;
+    type Error = ProfileError;
+
+    fn look(&mut self) -> Placement {
+        self.desk.watch.look()
+    }
+
+    fn measure(&mut self, index: usize) -> Result<(Loss, bool), ProfileError> {
+        let (a, b) = self.pairs[index];
+        let (a, b) = (&self.desk.programs[a], &self.desk.programs[b]);
+        let steal = self.desk.watch.steal();
+        let (lost, disturbed) = self.pair(a, b)?;
+        let steal_percent = self.desk.watch.percent_since(steal);
+        let (x, y, loss) = (&a.name, &b.name, 100.0 * lost.value);
+        (self.desk.tell)(&format!("{x} beside {y}: loses {loss:.1} %{}", remark(disturbed)));
+        Ok((Loss { lost, steal_percent }, disturbed))
+    }
+
+    fn pause(&mut self, length: Duration) -> Result<(), ProfileError> {
+        pause(length, self.desk.stop)
+    }
+}
+
+impl Pairs<'_, '_> {
+    /// Windows of A, alone and beside B in turn. While B rests its CPU is kept awake.
+    fn pair(&mut self, a: &Program, b: &Program) -> Result<(Estimate, bool), ProfileError> {
+        let Desk { options, stop, watch, .. } = &mut *self.desk;
+        let (seats, awake) = (&options.profile.seats, self.awake);
+        let mut subject = Repeated::new(&a.command, &seats.workload, stop, LONGEST_RUN);
+        let neighbour = Neighbour { bound: looped(&b.command, &seats.pressure)?, name: &b.name };
+        let quiet = |subject: &mut Repeated| {
+            neighbour.rest()?;
+            awake.turn_to(percent(0.0));
+            pause(SETTLE, stop)?;
+            Ok::<f64, ProfileError>(subject.speed(options.window)?.by_wall)
+        };
+        neighbour.rest()?;
+        let mut disturbed = watch.look() == Placement::Together;
+        let (mut before, mut losses) = (quiet(&mut subject)?, Vec::new());
+        let rounds = options.rounds.max(3);
+        for round in 1..=rounds {
+            awake.mute();
+            neighbour.wake()?;
+            pause(SETTLE, stop)?;
+            let beside = subject.speed(options.window)?.by_wall;
+            neighbour.has_to_live()?;
+            let after = quiet(&mut subject)?;
+            losses.push(1.0 - beside / f64::midpoint(before, after));
+            before = after;
+            if watch.is_due() || round == rounds {
+                awake.mute();
+                disturbed |= watch.look() == Placement::Together;
+            }
+        }
+        awake.mute();
+        let lost = estimate(&losses).ok_or_else(|| ProfileError::Stalled(a.name.clone()))?;
+        Ok((lost, disturbed))
+    }
+}
+
+/// B, over and over.
+struct Neighbour<'a> {
+    bound: Bound,
+    name: &'a str,
+}
+
+impl Neighbour<'_> {
+    fn rest(&self) -> Result<(), ProfileError> {
+        self.bound.pause().map_err(|e| ProfileError::subject(self.name, e))
+    }
+
+    fn wake(&self) -> Result<(), ProfileError> {
+        self.bound.resume().map_err(|e| ProfileError::subject(self.name, e))
+    }
+
+    fn has_to_live(&self) -> Result<(), ProfileError> {
+        let ended = self.bound.wait(Duration::ZERO);
+        match ended.map_err(|e| ProfileError::subject(self.name, e))? {
+            Some(_) => Err(ProfileError::Stalled(self.name.to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Seats;
+    use crate::profile::ProfileOptions;
+    use quell_pressure::{Intensity, Options, Plan, Resource, allowed_cpus, arm};
+
+    /// Two programs that end at once, on whatever CPUs there are.
+    fn options() -> CheckOptions {
+        let cpus = allowed_cpus().unwrap();
+        let seats = Seats { workload: cpus.first(1), pressure: cpus.last(1), same_core: true };
+        let mut pressure = Options::new(Resource::Integer);
+        pressure.plan = Plan::Hold(Intensity::ZERO);
+        let profile = ProfileOptions {
+            only: vec![Resource::Integer],
+            quick: true,
+            threshold: 0.95,
+            effort: None,
+            yardsticks: false,
+            seats,
+            pressure,
+        };
+        CheckOptions { profile, rounds: 3, window: Duration::from_millis(1) }
+    }
+
+    fn measured(watch: Watch) -> (Loss, bool, Watched, String) {
+        let (options, stop) = (options(), Stop::new().unwrap());
+        let topology = Topology::default();
+        let programs = ["a", "b"]
+            .map(|name| Program { name: name.to_owned(), command: vec!["true".to_owned()] });
+        let awake = arm(&options.profile.pressure, &topology, &stop).unwrap().start();
+        let mut told = String::new();
+        let mut tell = |line: &str| told.push_str(line);
+        let mut desk = Desk {
+            programs: &programs,
+            options: &options,
+            topology: &topology,
+            stop: &stop,
+            watch,
+            tell: &mut tell,
+        };
+        let mut pairs = Pairs { desk: &mut desk, awake: &awake, pairs: &[(0, 1)] };
+        let (loss, disturbed) = pairs.measure(0).unwrap();
+        let seen = desk.watch.seen();
+        (loss, disturbed, seen, told)
+    }
+
+    #[test]
+    fn one_look_that_says_so_twice_disturbs_a_pair() {
+        let script = |n: u32| match n {
+            // What says so is looked at again at once.
+            1 | 2 => Placement::Together,
+            _ => Placement::Apart,
+        };
+        for (script, disturbed) in [
+            (Box::new(script) as Box<dyn FnMut(u32) -> Placement>, true),
+            (Box::new(|_| Placement::Apart), false),
+        ] {
+            let (loss, said, seen, told) = measured(Watch::scripted(script));
+            assert_eq!(said, disturbed);
+            assert!(loss.lost.value.is_finite() && seen.looks >= 2, "{loss:?} {seen:?}");
+            assert_eq!(told.contains("on one core"), disturbed, "{told}");
+            assert_eq!(seen.together > 0, disturbed);
+        }
+        assert!(!measured(Watch::off()).1, "without looks nothing is said to be disturbed");
+    }
+}

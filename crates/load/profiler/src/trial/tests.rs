@@ -1,0 +1,127 @@
+//! Windows and looks at a host that is as a script says.
+
+use super::*;
+use crate::{Metric, Watched};
+use quell_pressure::{Options, allowed_cpus, arm};
+use quell_types::Topology;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Loses a fifth of its speed under pressure for so many windows, in which the host runs both CPUs on
+/// one core, and nothing afterwards.
+struct Made {
+    windows: u32,
+    stretch: u32,
+    together: Rc<Cell<bool>>,
+    rests: bool,
+}
+
+impl Subject for Made {
+    fn name(&self) -> &str {
+        "made"
+    }
+
+    fn metric(&self) -> Metric {
+        Metric::OwnCount
+    }
+
+    /// Quiet, pressed, quiet, pressed: every second window is under pressure.
+    fn speed(&mut self, _: Duration) -> Result<Speed, ProfileError> {
+        assert!(!self.rests, "nobody measures a workload that rests");
+        self.together.set(self.windows <= self.stretch);
+        let slow = self.together.get() && self.windows % 2 == 1;
+        self.windows += 1;
+        Ok(Speed { by_wall: if slow { 0.8 } else { 1.0 }, by_cpu: None })
+    }
+
+    fn can_rest(&self) -> bool {
+        true
+    }
+
+    fn rest(&mut self) -> Result<(), ProfileError> {
+        self.rests = true;
+        Ok(())
+    }
+
+    fn wake(&mut self) -> Result<(), ProfileError> {
+        self.rests = false;
+        Ok(())
+    }
+}
+
+const NO_TIME: Effort = Effort {
+    window: Duration::ZERO,
+    settle: Duration::ZERO,
+    grid: &[],
+    pairs: 4,
+    resolution: 50.0,
+    budget: Duration::from_secs(60),
+};
+
+/// A trial of it beside a host that is as it says, and what was seen of that.
+fn tried<T>(
+    stretch: u32,
+    effort: Effort,
+    run: impl FnOnce(&mut Trial<'_>, Instant, &mut Watch) -> T,
+) -> (T, Watched) {
+    let together = Rc::new(Cell::new(false));
+    let theirs = Rc::clone(&together);
+    let place = move |_| if theirs.get() { Placement::Together } else { Placement::Apart };
+    let mut watch = Watch::scripted(place);
+    let mut subject = Made { windows: 0, stretch, together, rests: false };
+    let (resource, stop) = (Resource::Integer, Stop::new().unwrap());
+    let mut options = Options::new(resource);
+    options.cpus = allowed_cpus().unwrap().first(1);
+    let pressure = arm(&options, &Topology::default(), &stop).unwrap().start();
+    let subject: &mut dyn Subject = &mut subject;
+    let mut trial =
+        Trial { subject, pressure: &pressure, resource, effort, threshold: 0.95, stop: &stop };
+    let found = run(&mut trial, Instant::now() + effort.budget, &mut watch);
+    (found, watch.seen())
+}
+
+/// The ratios at full pressure, and the verdict.
+fn at_full(stretch: u32, effort: Effort) -> (Vec<f64>, Verdict, Watched) {
+    let ((ratios, said), seen) = tried(stretch, effort, |trial, end, watch| {
+        let mut found = Found::default();
+        let said = trial.level(&mut found, 100.0, end, watch).unwrap();
+        (found.levels.remove(0).ratios, said)
+    });
+    (ratios, said, seen)
+}
+
+#[test]
+fn a_calm_host_changes_nothing() {
+    let (ratios, said, seen) = at_full(0, NO_TIME);
+    assert_eq!((ratios, said), (vec![1.0; 4], Verdict::Kept));
+    assert_eq!((seen.disturbed_windows, seen.kept_windows), (0, 0));
+}
+
+#[test]
+fn what_was_disturbed_is_measured_again() {
+    let (ratios, said, seen) = at_full(2, NO_TIME);
+    assert_eq!(said, Verdict::Kept, "{ratios:?}");
+    assert!(ratios.len() >= 4 && ratios.iter().all(|ratio| *ratio == 1.0), "{ratios:?}");
+    assert!(seen.disturbed_windows > 0 && seen.kept_windows == 0, "{seen:?}");
+}
+
+#[test]
+fn a_host_that_never_settles_and_a_time_that_is_up_end_it() {
+    let (ratios, said, seen) = at_full(u32::MAX, NO_TIME);
+    assert_eq!((said, ratios.len()), (Verdict::Lost, MOST + AGAIN));
+    assert_eq!(seen.kept_windows as usize, ratios.len(), "and it is told");
+    let late = Effort { budget: Duration::ZERO, ..NO_TIME };
+    let (ratios, _, seen) = at_full(u32::MAX, late);
+    assert_eq!((ratios.len(), seen.kept_windows), (2, 2));
+}
+
+#[test]
+fn pairs_of_the_grid_are_filled_up() {
+    for (stretch, kept) in [(0, 0), (2, 0), (u32::MAX, 4 + AGAIN)] {
+        let (level, seen) =
+            tried(stretch, NO_TIME, |trial, end, watch| trial.pairs(50.0, end, watch).unwrap());
+        assert_eq!(seen.kept_windows as usize, kept, "{stretch}: {seen:?} {:?}", level.ratios);
+        assert!(level.ratios.len() >= 4);
+        assert!(kept > 0 || level.ratios.iter().all(|ratio| *ratio == 1.0), "{:?}", level.ratios);
+    }
+}
