@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use quell_fuzz::text;
-use quell_platform::{KnobJournal, MemoryStore, Store, Undo, Undoer};
+use quell_platform::{KnobJournal, MemoryStore, NotUndone, Store, Undo, Undoer};
 
 /// Refuses changes whose text has an odd length, until told otherwise.
 struct Moody {
@@ -11,10 +11,10 @@ struct Moody {
 }
 
 impl Undoer for Moody {
-    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
+    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), NotUndone>> {
         let one = |undo: &&Undo| {
             let odd = format!("{undo:?}").len() % 2 == 1;
-            if self.refuses && odd { Err("not now".to_owned()) } else { Ok(()) }
+            if self.refuses && odd { Err(NotUndone::Failed("not now".to_owned())) } else { Ok(()) }
         };
         changes.iter().map(one).collect()
     }
@@ -32,10 +32,11 @@ fuzz_target!(|data: &[u8]| {
     assert!(journal.knows("fuzz"));
     let first = journal.restore(&mut Moody { refuses: true }).expect("memory takes it");
     assert_eq!(journal.is_empty(), first.failed.is_empty());
+    assert_eq!(first.unreadable.is_some(), !store.aside().is_empty(), "lost without a word");
 
     let mut reopened = KnobJournal::open(store).expect("what was kept can be read");
     assert_eq!(reopened.is_empty(), first.failed.is_empty());
     let second = reopened.restore(&mut Moody { refuses: false }).expect("memory takes it");
     assert_eq!(second.restored, first.failed.len(), "a change was lost between two restores");
-    assert!(second.failed.is_empty() && reopened.is_empty());
+    assert!(second.troubles().is_empty() && reopened.is_empty());
 });

@@ -8,11 +8,14 @@
 //! of a group's time (beyond the half second that each bank begins with); the exit status tells
 //! whether they were met.
 
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 use quell_control::{Engine, EngineParams};
 use quell_platform::{Platform, Scope};
 use quell_policy::{Law, LawParams, Policy, Who, WhoParams, build};
-use quell_sim::{Load, Scene, SimBatch, SimServer, SimService, preset, program};
-use quell_types::{BatchSpec, BytesPerSecond, ExperimentTrace, LinkSpec, ServiceSpec, Slo, Tenant};
+use quell_sim::{Scene, SimServer};
+use quell_types::{ExperimentTrace, Tenant};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -30,48 +33,21 @@ const FIRST_HELD_S: f64 = 0.5;
 type Failed = Box<dyn Error>;
 
 /// A search service beside 99 groups that use 0.05 to 0.25 CPUs and sleep, and one that streams.
-fn scene() -> Result<Scene, Failed> {
-    let mut scene = Scene::new(preset("platinum-8163").ok_or("no such machine")?, 1);
-    scene.services = vec![SimService {
-        spec: ServiceSpec {
-            name: "search".into(),
-            slo: Slo { percentile_frac: 0.95, target_s: 0.0026 },
-            peak_qps: Some(20_000.0),
-            links: vec![],
-        },
-        program: program("search").ok_or("no such program")?,
-        workers: 8,
-        instructions: 1.2e6,
-        variation: 0.5,
-        request_bytes: 100,
-        response_bytes: 2_000,
-        load: Load::Constant(4_000.0),
-    }];
-    for number in 0..GROUPS {
-        let batch = batch(&mut scene, number)?;
-        scene.batch.push(batch);
+fn scene() -> Scene {
+    let mut scene = common::scene("platinum-8163", 1, 4_000.0);
+    scene.services[0].workers = 8;
+    scene.services[0].spec.peak_qps = Some(20_000.0);
+    scene.batch = vec![common::busy(&name(0), "stream-dram")];
+    for number in 1..GROUPS {
+        let cpus = 0.05 + 0.05 * (number % 5) as f64;
+        let group = common::sleeper(&mut scene, &name(number), cpus);
+        scene.batch.push(group);
     }
-    Ok(scene)
+    scene
 }
 
-fn batch(scene: &mut Scene, number: usize) -> Result<SimBatch, Failed> {
-    let name = format!("group-{number:03}");
-    let mut work = program(if number == 0 { "stream-dram" } else { "integer" }).ok_or("program")?;
-    let mut links = Vec::new();
-    if number > 0 {
-        // It sends what it reckons, and sleeps while its link is full.
-        let link = LinkSpec {
-            name: format!("of-{name}").as_str().into(),
-            capacity: BytesPerSecond(6e6 * (0.05 + 0.05 * (number % 5) as f64)),
-        };
-        links.push(link.name.clone());
-        scene.links.push(link);
-        work.phases[0].egress_per_ki = 1.0;
-        work.phases[0].send_bytes = 10_000.0;
-    }
-    let name = name.as_str().into();
-    let spec = BatchSpec { name, links, takes_tasks: false, max_tasks: 0 };
-    Ok(SimBatch { spec, programs: vec![work] })
+fn name(number: usize) -> String {
+    format!("group-{number:03}")
 }
 
 fn cpu_time() -> Duration {
@@ -90,7 +66,7 @@ fn count_held(traces: &[ExperimentTrace], held: &mut BTreeMap<Tenant, Duration>)
 
 /// Shares in percent: of one CPU, and of the time of the group that was held most.
 fn cost(name: &str, policies: Vec<Box<dyn Policy>>) -> Result<(f64, f64), Failed> {
-    let mut server = SimServer::new(&scene()?)?;
+    let mut server = SimServer::new(&scene())?;
     let mut engine = Engine::new(server.setup().clone(), policies, EngineParams::default());
     let (mut spent, mut slowest, mut held) = (Duration::ZERO, Duration::ZERO, BTreeMap::new());
     for _ in 0..STEPS {

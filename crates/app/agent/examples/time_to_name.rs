@@ -6,12 +6,15 @@
 //! kind (60), samples late by so much on average (2). Times are simulated: the machine's load does
 //! not matter. The exit status tells whether anybody innocent was named.
 
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{group, sleeper};
 use quell_control::{Engine, EngineParams};
 use quell_model::blame::Standing;
 use quell_platform::{Platform, Scope};
 use quell_policy::{Policy, Who, WhoParams};
-use quell_sim::{Load, Scene, SimBatch, SimServer, SimService, preset, program};
-use quell_types::{BatchSpec, BytesPerSecond, Link, LinkSpec, ServiceSpec, Slo};
+use quell_sim::{Scene, SimServer, program};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -58,44 +61,6 @@ impl Dice {
     }
 }
 
-/// A search service alone; groups come later.
-fn scene(seed: u64) -> Result<Scene, Failed> {
-    let mut scene = Scene::new(preset("vm2").ok_or("no such machine")?, seed);
-    scene.services = vec![SimService {
-        spec: ServiceSpec {
-            name: "search".into(),
-            slo: Slo { percentile_frac: 0.95, target_s: 0.0026 },
-            peak_qps: Some(4_000.0),
-            links: vec![],
-        },
-        program: program("search").ok_or("no such program")?,
-        workers: 2,
-        instructions: 1.2e6,
-        variation: 0.5,
-        request_bytes: 100,
-        response_bytes: 2_000,
-        load: Load::Constant(1_000.0),
-    }];
-    Ok(scene)
-}
-
-/// Arithmetic for a share of a CPU: it sends what it reckons on a link of its own, and sleeps while
-/// that is full.
-fn sleeper(scene: &mut Scene, name: &str, cpus: f64) -> Result<SimBatch, Failed> {
-    let link: Link = format!("of-{name}").as_str().into();
-    // A byte for each thousand of 6e9 instructions a second.
-    scene.links.push(LinkSpec { name: link.clone(), capacity: BytesPerSecond(6e6 * cpus) });
-    let mut work = program("integer").ok_or("no such program")?;
-    work.phases[0].egress_per_ki = 1.0;
-    work.phases[0].send_bytes = 10_000.0;
-    Ok(batch(name, vec![link], vec![work]))
-}
-
-fn batch(name: &str, links: Vec<Link>, programs: Vec<quell_sim::Program>) -> SimBatch {
-    let spec = BatchSpec { name: name.into(), links, takes_tasks: false, max_tasks: 0 };
-    SimBatch { spec, programs }
-}
-
 /// A world, and the name of the group that is to blame.
 fn world(kind: Kind, seed: u64) -> Result<(Scene, Option<&'static str>), Failed> {
     const GROUPS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -106,16 +71,16 @@ fn world(kind: Kind, seed: u64) -> Result<(Scene, Option<&'static str>), Failed>
         Kind::Nobody => (5, 0),
     };
     let culprit = (threads > 0).then(|| dice.below(groups) as usize);
-    let mut scene = scene(seed)?;
+    let mut scene = common::scene("vm2", seed, 1_000.0);
     for (index, name) in GROUPS.iter().enumerate().take(groups as usize) {
         let of_it = if Some(index) == culprit {
             let work = program("integer").ok_or("no such program")?;
-            batch(name, vec![], vec![work; threads])
+            group(name, vec![], vec![work; threads])
         } else {
             // Five of these beside a loop want more than there is, as four do beside two loops.
             let most = if matches!(kind, Kind::Loop) { 7 } else { 11 };
             let cpus = 0.1 + 0.05 * dice.below(most) as f64;
-            sleeper(&mut scene, name, cpus)?
+            sleeper(&mut scene, name, cpus)
         };
         scene.batch.push(of_it);
     }

@@ -13,7 +13,7 @@ use crate::signals::Signals;
 use crate::status::{GuardState, Status};
 use crate::{fit, laws, options};
 use quell_config::Checked;
-use quell_linux::{AgentLock, KeptTasks, Linux, OpenError, StateDir, restore_state};
+use quell_linux::{AgentLock, KeptTasks, Linux, OpenError, Remarks, StateDir, restore_state};
 use quell_types::Observation;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -271,15 +271,26 @@ impl Agent {
     /// Puts everything back; what the platform could not is tried again from the journal alone.
     fn close_session(&mut self, word: &str) -> Result<(), AgentError> {
         let Some(mut session) = self.session.take() else { return Ok(()) };
-        if session.end(word).is_ok() {
+        let ended = session.end(word);
+        let remarks = session.platform.take_remarks();
+        tell_left(&remarks, self.options.say);
+        if ended.is_ok() {
             return Ok(());
         }
         drop(session);
         let failed = |why: String| AgentError::NotRestored(why);
         let report =
             restore_state(Path::new("/"), &self.state).map_err(|e| failed(e.to_string()))?;
-        if report.failed.is_empty() { Ok(()) } else { Err(failed(report.failed.join("; "))) }
+        tell_left(&Remarks { left: report.left.clone(), unreadable: None }, self.options.say);
+        // What could not be read is no longer in the journal, but not put back either.
+        let troubles: Vec<String> =
+            report.troubles().into_iter().chain(remarks.unreadable).collect();
+        if troubles.is_empty() { Ok(()) } else { Err(failed(troubles.join("; "))) }
     }
+}
+
+fn tell_left(remarks: &Remarks, say: fn(&str)) {
+    remarks.left.iter().for_each(|what| say(&format!("left as it is: {what}")));
 }
 
 /// As profiles name it.
@@ -295,7 +306,12 @@ fn open_session(
     kept: KeptTasks,
 ) -> Result<Session<Linux, DecisionLog>, AgentError> {
     let log = DecisionLog::open(state)?;
-    let linux = Linux::open_with(options::linux_options(config), kept).map_err(AgentError::Open)?;
+    let mut linux =
+        Linux::open_with(options::linux_options(config), kept).map_err(AgentError::Open)?;
+    // A look keeps the sampling thread for a whole interval, which may be longer than a watchdog waits.
+    let mut heart = Heart::new();
+    linux.while_waiting(move || heart.beat());
+    tell_left(&linux.take_remarks(), say);
     let introduction = Introduction { word, pid: std::process::id(), say };
     // A platform that is dropped puts its knobs back.
     Session::begin(linux, config, log, introduction).map_err(|(error, _linux)| match error {

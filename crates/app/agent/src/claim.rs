@@ -1,42 +1,48 @@
 //! One agent for each group and link, whatever state folder it works in.
 //!
-//! The kernel's own lock on the group's folder: nothing is created, and it is gone with the
-//! process.
+//! Each group and link has a lock of root's alone, named by its folder's device and inode: a lock on
+//! the folder itself would be anybody's to take, since everybody may open it. The locks lie in `/run`,
+//! which is empty after a boot, and are gone with their agent; agents that see another `/run` (one in
+//! a container beside one on the host) do not see each other's.
 
 use crate::error::AgentError;
 use crate::fit;
 use quell_cgroup::Layout;
 use quell_config::{Checked, Selector};
-use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use quell_linux::NamedLock;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// Where the locks lie.
+const FOLDER: &str = "/run/quell-claims";
 
 /// Held as long as it lives.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    _folders: Vec<File>,
+    _locks: Vec<NamedLock>,
 }
 
 impl Claims {
     /// Claims every group and link of the configuration.
     ///
     /// # Errors
-    /// Another agent has one of them.
+    /// Another agent has one of them, or the locks cannot be made.
     pub(crate) fn take(config: &Checked) -> Result<Self, AgentError> {
         let layout = Layout::discover("/");
-        let mut folders = Vec::new();
         let services = config.services.iter().map(|s| (s.name.as_str(), &s.selector));
         let batch = config.batch.iter().map(|b| (b.name.as_str(), &b.selector));
-        for (name, selector) in services.chain(batch) {
-            for folder in places(&layout, selector) {
-                folders.push(claim(name, folder)?);
-            }
+        let groups = services.chain(batch).flat_map(|(name, selector)| {
+            places(&layout, selector).into_iter().map(move |folder| (name, folder))
+        });
+        let links =
+            config.links.iter().filter(|link| link.netns.is_none()).map(|link| {
+                (link.name.as_str(), Path::new("/sys/class/net").join(link.name.as_str()))
+            });
+        let mut locks = Vec::new();
+        for (name, folder) in groups.chain(links) {
+            locks.extend(claim(Path::new(FOLDER), name, folder)?);
         }
-        for link in config.links.iter().filter(|link| link.netns.is_none()) {
-            let folder = Path::new("/sys/class/net").join(link.name.as_str());
-            folders.push(claim(link.name.as_str(), folder)?);
-        }
-        Ok(Self { _folders: folders.into_iter().flatten().collect() })
+        Ok(Self { _locks: locks })
     }
 }
 
@@ -48,12 +54,35 @@ fn places(layout: &Layout, selector: &Selector) -> Vec<PathBuf> {
 }
 
 /// None if it went away meanwhile, which opening it will say.
-fn claim(what: &str, path: PathBuf) -> Result<Option<File>, AgentError> {
-    let Ok(folder) = File::open(&path) else { return Ok(None) };
-    match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(AgentError::Claimed { what: what.to_owned(), path })
-        }
-        _ => Ok(Some(folder)),
+fn claim(locks: &Path, what: &str, path: PathBuf) -> Result<Option<NamedLock>, AgentError> {
+    let Ok(folder) = path.metadata() else { return Ok(None) };
+    let name = format!("quell-{:x}-{}", folder.dev(), folder.ino());
+    match NamedLock::take(locks, &name)? {
+        Some(lock) => Ok(Some(lock)),
+        None => Err(AgentError::Claimed { what: what.to_owned(), path }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{FlockOperation, flock};
+    use std::fs::File;
+
+    #[test]
+    fn a_folder_is_claimed_once_and_nobody_keeps_it_from_that() {
+        let base = tempfile::tempdir().unwrap();
+        let (locks, group) = (base.path().join("quell-claims"), base.path().join("group"));
+        std::fs::create_dir(&group).unwrap();
+        // Everybody may open it, and lock it then.
+        let stranger = File::open(&group).unwrap();
+        flock(&stranger, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let first = claim(&locks, "jobs", group.clone()).unwrap();
+        assert!(first.is_some());
+        let error = claim(&locks, "jobs", group.clone()).unwrap_err();
+        assert!(matches!(&error, AgentError::Claimed { what, .. } if what == "jobs"), "{error}");
+        drop(first);
+        assert!(claim(&locks, "jobs", group).unwrap().is_some());
+        assert!(claim(&locks, "gone", base.path().join("none")).unwrap().is_none());
     }
 }

@@ -79,7 +79,7 @@ pub fn explain(state: &StateDir, tenant: &Tenant) -> io::Result<Explained> {
     read_entries(state, |entry| reader.take(entry))?;
     let agent = AgentState::of(state);
     // A clean stop puts everything back, and so does a restore.
-    let standing = matches!(agent, AgentState::Running { .. } | AgentState::Died);
+    let standing = !matches!(agent, AgentState::Never | AgentState::Stopped);
     let entries = if standing { std::mem::take(&mut reader.entries) } else { Vec::new() };
     let mut runs_tasks =
         entries.iter().flat_map(|e| &e.proposals).filter_map(|judged| {

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,6 +28,8 @@ pub enum AgentState {
     Stopped,
     /// It died and left knobs changed: `quell restore` puts them back.
     Died,
+    /// The state folder is root's, and who asks is not: whether an agent runs it does not tell.
+    Unknown,
 }
 
 impl AgentState {
@@ -35,9 +37,13 @@ impl AgentState {
     #[must_use]
     pub fn of(state: &StateDir) -> Self {
         let lock = state.0.join("agent.lock");
-        let Ok(mut file) = File::open(&lock) else {
-            let any = state.decisions().exists() || state.knob_journal().exists();
-            return if any { Self::ended(state) } else { Self::Never };
+        let mut file = match File::open(&lock) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Self::Unknown,
+            Err(_) => {
+                let any = state.decisions().exists() || state.knob_journal().exists();
+                return if any { Self::ended(state) } else { Self::Never };
+            }
         };
         if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
             let mut text = String::new();
@@ -64,7 +70,10 @@ pub fn restore(state: &StateDir) -> Result<RestoreReport, RestoreError> {
     }
     let _lock = AgentLock::take(&state.0)?;
     let report = restore_state(Path::new("/"), state)?;
-    if report.restored > 0 && report.failed.is_empty() {
+    for what in &report.left {
+        let _ = note(state, &format!("left as it is: {what}"));
+    }
+    if report.restored > 0 && report.troubles().is_empty() {
         // That it is not written down changes nothing of what was put back.
         let _ = note(state, "restored: every knob was put back by `quell restore`");
     }

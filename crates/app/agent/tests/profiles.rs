@@ -2,6 +2,8 @@
 //! and probes that find anew what a service tolerates.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use quell_agent::{ProfileKeeper, check_laws, known_laws, with_profiles};
 use quell_config::{Checked, Raw};
 use quell_control::{Engine, EngineParams};
@@ -11,7 +13,7 @@ use quell_pressure::Resource;
 use quell_profiler::{
     BandwidthStep, Machine, Profile, ProfileStore, Rig, bandwidth, bandwidth_steps,
 };
-use quell_sim::{Load, Scene, SimBatch, SimServer, SimService, preset, program};
+use quell_sim::{Load, Scene, SimServer, program};
 use quell_types::*;
 use std::path::Path;
 use std::time::Duration;
@@ -21,30 +23,14 @@ const QUARTER: Duration = Duration::from_millis(250);
 const PEAK: f64 = 4_000.0;
 
 fn scene(machine: &str, target_s: f64) -> Scene {
-    let mut scene = Scene::new(preset(machine).unwrap(), 11);
-    scene.services = vec![SimService {
-        spec: ServiceSpec {
-            name: "search".into(),
-            slo: Slo { percentile_frac: 0.95, target_s },
-            peak_qps: Some(PEAK),
-            links: vec![],
-        },
-        program: program("search").unwrap(),
-        workers: 2,
-        instructions: 1.2e6,
-        variation: 0.5,
-        request_bytes: 100,
-        response_bytes: 2_000,
-        load: Load::Constant(0.3 * PEAK),
-    }];
+    let mut scene = common::scene(machine, 11, 0.3 * PEAK);
+    scene.services[0].spec.slo.target_s = target_s;
+    assert_eq!(scene.services[0].spec.peak_qps, Some(PEAK));
     scene
 }
 
 fn with_batch(mut scene: Scene, name: &str) -> Scene {
-    scene.batch = vec![SimBatch {
-        spec: BatchSpec { name: "jobs".into(), links: vec![], takes_tasks: false, max_tasks: 0 },
-        programs: vec![program(name).unwrap()],
-    }];
+    scene.batch = vec![common::busy("jobs", name)];
     scene
 }
 

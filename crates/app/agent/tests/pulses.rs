@@ -2,11 +2,14 @@
 //! Engine, law `culprit` and platform as in `quell guard`.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{group, link};
 use quell_control::{Engine, EngineParams};
 use quell_model::blame::Standing;
 use quell_platform::{Platform, Scope};
 use quell_policy::{Law, LawParams, build};
-use quell_sim::{Load, Phase, Program, Scene, SimBatch, SimServer, SimService, preset, program};
+use quell_sim::{Phase, Program, Scene, SimServer, program};
 use quell_types::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -70,31 +73,11 @@ impl Pulser {
 
 /// A search service that uses a third of the machine, beside such groups.
 fn scene(seed: u64, groups: &[Pulser]) -> Scene {
-    let mut scene = Scene::new(preset("vm2").unwrap(), seed);
-    scene.services = vec![SimService {
-        spec: ServiceSpec {
-            name: "search".into(),
-            slo: Slo { percentile_frac: 0.95, target_s: 0.0026 },
-            peak_qps: Some(4_000.0),
-            links: vec![],
-        },
-        program: program("search").unwrap(),
-        workers: 2,
-        instructions: 1.2e6,
-        variation: 0.5,
-        request_bytes: 100,
-        response_bytes: 2_000,
-        load: Load::Constant(1_200.0),
-    }];
-    for (name, group) in GROUPS.iter().zip(groups) {
-        let link: Link = format!("of-{name}").as_str().into();
-        // A byte for each thousand of 6e9 instructions a second.
-        let cpus = if let Rest::Works(cpus) = group.rest { cpus } else { 0.2 };
-        let capacity = BytesPerSecond(6e6 * cpus);
-        scene.links.push(LinkSpec { name: link.clone(), capacity });
-        let spec =
-            BatchSpec { name: (*name).into(), links: vec![link], takes_tasks: false, max_tasks: 0 };
-        scene.batch.push(SimBatch { spec, programs: vec![group.program()] });
+    let mut scene = common::scene("vm2", seed, 1_200.0);
+    for (name, pulser) in GROUPS.iter().zip(groups) {
+        let cpus = if let Rest::Works(cpus) = pulser.rest { cpus } else { 0.2 };
+        let links = vec![link(&mut scene, name, cpus)];
+        scene.batch.push(group(name, links, vec![pulser.program()]));
     }
     scene
 }

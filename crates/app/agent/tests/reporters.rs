@@ -2,13 +2,14 @@
 //! are idle: engine, law and platform as in `quell who`.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{busy, group, search};
 use quell_control::{Engine, EngineParams};
 use quell_model::blame::{Finding, Resource, Standing};
 use quell_platform::{Platform, Scope};
 use quell_policy::{Law, LawParams, Policy, Who, WhoParams, build};
-use quell_sim::{
-    Load, Machine, Memory, Program, Scene, SimBatch, SimServer, SimService, preset, program,
-};
+use quell_sim::{Machine, Memory, Program, Scene, SimServer, preset, program};
 use quell_types::*;
 use std::time::Duration;
 
@@ -31,25 +32,10 @@ fn machine() -> Machine {
 /// A search service beside `jobs`, which runs these programs, and `calm`, which computes.
 fn scene(seed: u64, programs: Vec<Program>) -> Scene {
     let mut scene = Scene::new(machine(), seed);
-    scene.services = vec![SimService {
-        spec: ServiceSpec {
-            name: "search".into(),
-            slo: Slo { percentile_frac: 0.95, target_s: 0.01 },
-            peak_qps: Some(4_000.0),
-            links: vec![],
-        },
-        program: program("search").unwrap(),
-        workers: 2,
-        instructions: 1.2e6,
-        variation: 0.5,
-        request_bytes: 100,
-        response_bytes: 2_000,
-        load: Load::Constant(800.0),
-    }];
-    for (name, programs) in [("jobs", programs), ("calm", vec![program("integer").unwrap()])] {
-        let spec = BatchSpec { name: name.into(), links: vec![], takes_tasks: false, max_tasks: 0 };
-        scene.batch.push(SimBatch { spec, programs });
-    }
+    let mut search = search(800.0);
+    search.spec.slo.target_s = 0.01;
+    scene.services = vec![search];
+    scene.batch = vec![group("jobs", vec![], programs), busy("calm", "integer")];
     scene
 }
 

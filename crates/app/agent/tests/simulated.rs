@@ -2,10 +2,13 @@
 //! minutes of machine time in a moment.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{busy, group, sleeper};
 use quell_control::{Engine, EngineParams};
 use quell_platform::{Platform, Scope};
 use quell_policy::{Law, LawParams, build};
-use quell_sim::{Load, Scene, SimBatch, SimServer, SimService, preset, program};
+use quell_sim::{Load, Scene, SimServer, preset};
 use quell_types::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,26 +19,8 @@ const WARM_S: usize = 15;
 
 /// A search service at 40 % of what the machine could serve, beside polluters.
 fn scene(seed: u64, polluters: bool) -> Scene {
-    let mut scene = Scene::new(preset("vm2").unwrap(), seed);
-    scene.services = vec![SimService {
-        spec: ServiceSpec {
-            name: "search".into(),
-            slo: Slo { percentile_frac: 0.95, target_s: 0.0026 },
-            peak_qps: Some(4_000.0),
-            links: vec![],
-        },
-        program: program("search").unwrap(),
-        workers: 2,
-        instructions: 1.2e6,
-        variation: 0.5,
-        request_bytes: 100,
-        response_bytes: 2_000,
-        load: Load::Constant(1_600.0),
-    }];
-    let batch = |name: &str| SimBatch {
-        spec: BatchSpec { name: name.into(), links: vec![], takes_tasks: false, max_tasks: 0 },
-        programs: if polluters { vec![program(name).unwrap()] } else { vec![] },
-    };
+    let mut scene = common::scene("vm2", seed, 1_600.0);
+    let batch = |name| if polluters { busy(name, name) } else { group(name, vec![], vec![]) };
     scene.batch = ["stream-llc", "stream-dram", "integer"].map(batch).into();
     scene
 }
@@ -149,27 +134,15 @@ fn on_every_kind_of_machine_laws_ask_for_what_is_there_and_every_knob_comes_back
     }
 }
 
-/// Arithmetic for 0.3 of a CPU: it sends what it reckons on a link of its own, and sleeps while that
-/// is full.
-fn sleeper(scene: &mut Scene, name: &str) {
-    let link: Link = format!("of-{name}").as_str().into();
-    scene.links.push(LinkSpec { name: link.clone(), capacity: BytesPerSecond(1.8e6) });
-    let mut program = program("integer").unwrap();
-    program.phases[0].egress_per_ki = 1.0;
-    program.phases[0].send_bytes = 10_000.0;
-    let spec = BatchSpec { name: name.into(), links: vec![link], takes_tasks: false, max_tasks: 0 };
-    scene.batch.push(SimBatch { spec, programs: vec![program] });
-}
-
 #[test]
 fn only_the_culprit_is_limited() {
     let mut scene = scene(7, true);
     scene.batch.retain(|batch| batch.spec.name.as_str() == "stream-dram");
     scene.services[0].load = Load::Constant(1_000.0);
-    sleeper(&mut scene, "innocent");
-    assert_eq!(play(Law::Culprit, &scene, 90).turned, 1, "the stream");
-    scene.batch.clear();
-    sleeper(&mut scene, "another");
-    sleeper(&mut scene, "third");
+    let innocent = sleeper(&mut scene, "innocent", 0.3);
+    scene.batch.push(innocent);
+    let turned = play(Law::Culprit, &scene, 90).turned;
+    assert_eq!(turned, 2, "the stream's bandwidth, and the weight of whom it hurts");
+    scene.batch = ["another", "third"].map(|name| sleeper(&mut scene, name, 0.3)).into();
     assert_eq!(play(Law::Culprit, &scene, 90).turned, 0, "innocents alone");
 }

@@ -2,11 +2,14 @@
 //! `quell who`.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{busy, sleeper};
 use quell_control::{Engine, EngineParams};
 use quell_model::blame::{Cause, Finding, Resource, Standing};
 use quell_platform::{Platform, Scope};
 use quell_policy::{Policy, Who, WhoParams};
-use quell_sim::{Load, Scene, SimBatch, SimServer, SimService, preset, program};
+use quell_sim::{Scene, SimServer};
 use quell_types::*;
 use std::time::Duration;
 
@@ -24,44 +27,13 @@ enum Work {
 
 /// A search service beside one group for each work, named `a`, `b` and so on.
 fn scene(seed: u64, work: &[Work]) -> Scene {
-    let mut scene = Scene::new(preset("vm2").unwrap(), seed);
-    scene.services = vec![SimService {
-        spec: ServiceSpec {
-            name: "search".into(),
-            slo: Slo { percentile_frac: 0.95, target_s: 0.0026 },
-            peak_qps: Some(4_000.0),
-            links: vec![],
-        },
-        program: program("search").unwrap(),
-        workers: 2,
-        instructions: 1.2e6,
-        variation: 0.5,
-        request_bytes: 100,
-        response_bytes: 2_000,
-        load: Load::Constant(1_000.0),
-    }];
+    let mut scene = common::scene("vm2", seed, 1_000.0);
     for (name, work) in GROUPS.iter().zip(work) {
-        let links: Vec<Link> = match work {
-            Work::Runs(_) => vec![],
-            Work::Sleeps(cpus) => {
-                let link: Link = format!("of-{name}").as_str().into();
-                // A byte for each thousand of 6e9 instructions a second.
-                let capacity = BytesPerSecond(6e6 * cpus);
-                scene.links.push(LinkSpec { name: link.clone(), capacity });
-                vec![link]
-            }
+        let group = match work {
+            Work::Runs(what) => busy(name, what),
+            Work::Sleeps(cpus) => sleeper(&mut scene, name, *cpus),
         };
-        let program = match work {
-            Work::Runs(what) => program(what).unwrap(),
-            Work::Sleeps(_) => {
-                let mut program = program("integer").unwrap();
-                program.phases[0].egress_per_ki = 1.0;
-                program.phases[0].send_bytes = 10_000.0;
-                program
-            }
-        };
-        let spec = BatchSpec { name: (*name).into(), links, takes_tasks: false, max_tasks: 0 };
-        scene.batch.push(SimBatch { spec, programs: vec![program] });
+        scene.batch.push(group);
     }
     scene
 }

@@ -30,6 +30,26 @@ fn the_least_has_all_defaults() {
     assert!(config.batch.is_empty() && config.links.is_empty());
 }
 
+#[test]
+fn the_state_folder_is_known_whatever_else_is_wrong_unless_it_may_have_been_meant() {
+    let folder = |text: &str| Raw::from_toml("quell.toml", text).state_dir();
+    let written = "[agent]\nintervall_s = 1\nstate_dir = \"/srv/q\"\n[[service]]\np99 = 3\n";
+    assert!(check(written).is_err());
+    assert_eq!(folder(written).unwrap(), "/srv/q");
+    for (default, text) in [(true, ""), (true, LEAST), (true, "[[service]]\np99 = 3\n")] {
+        assert_eq!(folder(text).is_ok_and(|f| f == "/var/lib/quell"), default, "{text}");
+    }
+    for (text, line) in [
+        ("[agent]\nstate_dirs = \"/srv/q\"\n", 2),
+        ("[agent]\nstate_dir = 7\n", 2),
+        ("[agent]\nstate_dir = \"relative\"\n", 2),
+        ("agent = 1\n", 1),
+        ("[agent\n", 1),
+    ] {
+        assert_eq!(folder(text).unwrap_err().0[0].line, line, "{text}");
+    }
+}
+
 const EVERYTHING: &str = r#"
 [agent]
 interval_s = "500ms"

@@ -1,6 +1,6 @@
 //! Moving a tenant's processes into a group of Quell's, only where `adopt` says so.
 
-use crate::restore::file_undo;
+use crate::undoer::file_undo;
 use quell_cgroup::{CgroupError, Group, Layout, create, home_of, subtree_files};
 use quell_platform::{KnobJournal, Store, StoreError, Undo};
 use quell_topology::Machine;
@@ -50,7 +50,10 @@ pub(crate) fn adopt<S: Store>(
     for &pid in pids {
         let Ok(process) = machine.process(pid) else { continue };
         let Ok(homes) = home_of(layout, pid) else { continue };
-        let moved = |procs: PathBuf| Undo::MoveProcess { pid, start_ns: process.start_ns, procs };
+        let moved = |procs: PathBuf| {
+            let into = Some(PathBuf::from(&path));
+            Undo::MoveProcess { pid, start_ns: process.start_ns, procs, into }
+        };
         let key = format!("process {pid} started at {}", process.start_ns);
         journal.before_write(&key, || homes.into_iter().map(moved).collect())?;
         if let Err(error) = group.add_process(pid)

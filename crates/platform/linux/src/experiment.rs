@@ -234,3 +234,48 @@ fn requests_since(
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_cgroup::{Group, Layout};
+    use std::fs;
+
+    #[test]
+    fn one_group_that_does_not_thaw_leaves_no_other_frozen() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("sys/fs/cgroup");
+        let put = |path: std::path::PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let mounts = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
+        put(root.path().join("proc/mounts"), mounts);
+        put(tree.join("cgroup.controllers"), "cpu\n");
+        for name in ["a", "stuck", "b"] {
+            put(tree.join(name).join("cgroup.events"), "populated 1\nfrozen 1\n");
+        }
+        for name in ["a", "b"] {
+            put(tree.join(name).join("cgroup.freeze"), "1\n");
+        }
+        // Neither read nor written, whoever asks.
+        fs::create_dir(tree.join("stuck/cgroup.freeze")).unwrap();
+        let layout = Layout::discover(root.path());
+        let freezer = |name: &str| {
+            let group = Group::find(&layout, name).unwrap();
+            (name.to_owned(), FreezerKnob::new(&group).unwrap())
+        };
+        for order in [["a", "stuck", "b"], ["stuck", "a", "b"], ["b", "a", "stuck"]] {
+            let freezers = order.map(freezer);
+            for (name, freezer) in freezers.iter().filter(|(name, _)| name != "stuck") {
+                put(tree.join(name).join("cgroup.freeze"), "1\n");
+                assert_eq!(freezer.read(), Ok(Setting::Flag(true)), "{name}");
+            }
+            let failed = thaw_all(&freezers.clone().map(|(_, freezer)| freezer));
+            assert!(failed.is_some_and(|why| why.contains("stuck")), "{order:?}");
+            for (name, freezer) in freezers.iter().filter(|(name, _)| name != "stuck") {
+                assert_eq!(freezer.read(), Ok(Setting::Flag(false)), "{name} in {order:?}");
+            }
+        }
+    }
+}

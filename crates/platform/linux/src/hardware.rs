@@ -1,6 +1,6 @@
 //! Power and frequency of the machine, and what is set of its CPUs.
 
-use crate::restore::file_undo;
+use crate::undoer::file_undo;
 use quell_counters::{
     AwakeKnob, ClockKnob, ClockModulation, Cpufreq, EnergyMeter, FrequencyKnob, IdleStates, Policy,
     Rapl, RawFile, RawRegister, Thermal,

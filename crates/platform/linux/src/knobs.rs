@@ -1,7 +1,7 @@
 //! All knobs of all groups: read back, journalled before the first write, written.
 
 use crate::hardware::CpuKnob;
-use crate::restore::file_undo;
+use crate::undoer::file_undo;
 use crate::vms::{Vm, VmKnob, is_libvirts};
 use quell_cgroup::{
     BandwidthKnob, CgroupError, CpusKnob, Exclusivity, FreezerKnob, Group, GroupKnob, IdleKnob,
@@ -122,7 +122,7 @@ impl KnobTable {
         let Some(entry) = self.entries.get(knob) else {
             return Ok(Err(format!("{knob} is not to be set on this machine")));
         };
-        let key = format!("{knob} of group {}", entry.identity);
+        let key = key(knob, entry.identity);
         if !journal.knows(&key) {
             let undo = match entry.backend.undo(knob) {
                 Ok(undo) => undo,
@@ -134,12 +134,6 @@ impl KnobTable {
         let done = entry.backend.write(to);
         self.seen.insert(knob.clone(), entry.backend.read());
         Ok(done)
-    }
-
-    /// The journal's key of a knob.
-    pub(crate) fn key(&self, knob: &Knob) -> Option<String> {
-        let entry = self.entries.get(knob)?;
-        Some(format!("{knob} of group {}", entry.identity))
     }
 
     /// The freezer of a group, for experiments.
@@ -157,7 +151,7 @@ impl KnobTable {
         let Some(entry) = self.entries.get(&knob) else {
             return Ok(Err(Gap::absent(format!("{tenant} cannot be frozen here"))));
         };
-        let key = format!("{knob} of group {}", entry.identity);
+        let key = key(&knob, entry.identity);
         if !journal.knows(&key) {
             match entry.backend.undo(&knob) {
                 Ok(undo) => journal.before_write(&key, || undo)?,
@@ -173,6 +167,19 @@ impl KnobTable {
         self.owned.clear();
         self.seen.clear();
     }
+}
+
+/// The journal's key of a knob of one group of all that may ever have its path.
+fn key(knob: &Knob, identity: u64) -> String {
+    format!("{knob}{OF}{identity}")
+}
+
+/// Between a knob and its group's identity.
+const OF: &str = " of group ";
+
+/// Whether that is the journal's key of this knob, of whichever group.
+pub(crate) fn is_of(key: &str, knob: &Knob) -> bool {
+    key.rsplit_once(OF).is_some_and(|(known, _)| known == knob.to_string())
 }
 
 /// Whether to set the knob is to set this property of a unit.
@@ -301,6 +308,18 @@ fn knobs_of(tenant: &Tenant, group: &Group, is_service: bool) -> Vec<(Knob, Box<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_tells_its_knob_whatever_the_group() {
+        let weight = |tenant: &str| Knob::CpuWeight { tenant: tenant.into() };
+        for identity in [0, 1, u64::MAX] {
+            assert!(is_of(&key(&weight("jobs"), identity), &weight("jobs")));
+            assert!(!is_of(&key(&weight("jobs"), identity), &weight("job")));
+            let idle = Knob::CpuIdle { tenant: "jobs".into() };
+            assert!(!is_of(&key(&weight("jobs"), identity), &idle));
+        }
+        assert!(!is_of("group /quell-jobs", &weight("jobs")));
+    }
 
     #[test]
     fn a_knob_of_a_unit_brings_back_what_it_sets_and_nothing_else() {

@@ -8,17 +8,19 @@ mod set_up;
 
 use crate::experiment::Player;
 use crate::hardware::Hardware;
-use crate::knobs::KnobTable;
+use crate::knobs::{KnobTable, is_of};
 use crate::links::Links;
+use crate::lock_traps::LockTraps;
 use crate::meter::Meter;
 use crate::open::OpenError;
 use crate::options::LinuxOptions;
 use crate::probe::Prober;
 use crate::queue::Queue;
 use crate::resources::{Locks, Resources, Traffic, mount_resctrl};
-use crate::restore::{LinuxUndoer, StateDir, restore_state_except};
+use crate::restore::{StateDir, restore_state_except};
 use crate::tasks::{KeptTasks, Tasks};
 use crate::tenant::TenantState;
+use crate::undoer::LinuxUndoer;
 use crate::vms::Vms;
 use crate::{adopt, clock, doctor};
 use quell_cgroup::{Group, Layout, Systemctl, raise_open_files};
@@ -52,6 +54,7 @@ pub struct Linux {
     resources: Resources,
     traffic: Traffic,
     locks: Locks,
+    lock_traps: LockTraps,
     links: Links,
     queue: Queue,
     tasks: Tasks,
@@ -67,6 +70,19 @@ pub struct Linux {
     outcomes: Vec<Outcome>,
     last: Time,
     full_samples: u64,
+    /// Called while it waits for a sample, so that whoever watches sees that it lives.
+    pulse: Box<dyn FnMut() + Send>,
+    /// What restores left to others, and what they could not read.
+    remarks: Remarks,
+}
+
+/// What putting things back left undone although nothing failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remarks {
+    /// What others use by now.
+    pub left: Vec<String>,
+    /// Records of the journal that nobody can read, and where they are kept.
+    pub unreadable: Option<String>,
 }
 
 impl Linux {
@@ -90,7 +106,7 @@ impl Linux {
         if !rustix::process::geteuid().is_root() {
             return Err(vec![OpenError::NotRoot]);
         }
-        put_back(&options, &state, &kept)?;
+        let left = put_back(&options, &state, &kept)?;
         let one = |error: String| vec![OpenError::State(error)];
         let store = FileStore::open(&state.knob_journal()).map_err(|e| one(e.to_string()))?;
         let mut journal = KnobJournal::open(store).map_err(|e| one(e.to_string()))?;
@@ -124,6 +140,7 @@ impl Linux {
             resources,
             traffic,
             locks,
+            lock_traps: LockTraps::open(&options.root),
             links: Links::default(),
             tasks: Tasks::default(),
             handed_over: BTreeSet::new(),
@@ -136,6 +153,8 @@ impl Linux {
             outcomes: Vec::new(),
             last: clock::now(),
             full_samples: 0,
+            pulse: Box::new(|| ()),
+            remarks: Remarks { left, unreadable: None },
             options,
             state,
             layout,
@@ -180,24 +199,34 @@ impl Linux {
         &self.state
     }
 
+    /// Calls this several times a second while it waits for a sample.
+    pub fn while_waiting(&mut self, pulse: impl FnMut() + Send + 'static) {
+        self.pulse = Box::new(pulse);
+    }
+
+    /// What people should be told of the restores so far; once.
+    pub fn take_remarks(&mut self) -> Remarks {
+        std::mem::take(&mut self.remarks)
+    }
+
     /// What the eBPF programs cost since this was first called: (program, runs, nanoseconds).
     pub fn bpf_stats(&mut self) -> Vec<(String, u64, u64)> {
         self.meter.stats()
     }
 }
 
-/// Puts back what an agent that died has left, but for tasks that go on.
+/// Puts back what an agent that died has left, but for tasks that go on; what was left to others.
 fn put_back(
     options: &LinuxOptions,
     state: &StateDir,
     kept: &KeptTasks,
-) -> Result<(), Vec<OpenError>> {
+) -> Result<Vec<String>, Vec<OpenError>> {
     let report = restore_state_except(&options.root, state, &kept.keys())
         .map_err(|error| vec![OpenError::State(error.to_string())])?;
-    if report.failed.is_empty() {
-        return Ok(());
+    match report.troubles() {
+        none if none.is_empty() => Ok(report.left),
+        troubles => Err(troubles.into_iter().map(OpenError::Leftovers).collect()),
     }
-    Err(report.failed.into_iter().map(OpenError::Leftovers).collect())
 }
 
 impl Platform for Linux {
@@ -217,7 +246,7 @@ impl Platform for Linux {
         self.last = if now.since(due) > after { now } else { due };
         if scope == Scope::Full {
             self.full_samples += 1;
-            self.refind();
+            self.refind()?;
         }
         self.read(scope)
     }
@@ -246,20 +275,21 @@ impl Platform for Linux {
         let reaped = self.tasks.reap(&self.queue);
         self.knobs.forget_owned();
         self.resources.forget();
+        let troubles = report.troubles();
+        self.remarks.left.extend(report.left);
+        self.remarks.unreadable =
+            report.unreadable.map(|u| u.to_string()).or(self.remarks.unreadable.take());
         stopped.and(reaped).map_err(lost)?;
-        if report.failed.is_empty() {
+        if troubles.is_empty() {
             return Ok(());
         }
-        Err(PlatformError::Lost(format!("not put back: {}", report.failed.join("; "))))
+        Err(PlatformError::Lost(format!("not put back: {}", troubles.join("; "))))
     }
 
     fn disown(&mut self, knob: &Knob) -> Result<(), PlatformError> {
         // Masks and throttles are those of a group of ours, which is to be removed whatever stands in
-        // it: its record stays.
-        match self.knobs.key(knob) {
-            Some(key) => Ok(self.journal.forget(&key)?),
-            None => Ok(()),
-        }
+        // it: its record stays. Of a group that was made anew there are records of each one.
+        Ok(self.journal.forget_if(|key, _| is_of(key, knob))?)
     }
 }
 

@@ -1,11 +1,15 @@
 //! Starting, watching and stopping batch tasks.
 
 use crate::clock;
+use crate::marked::Marked;
 use crate::queue::{Queue, QueueError};
 use quell_platform::{KnobJournal, Store, StoreError, Undo};
 use quell_topology::Machine;
 use quell_types::{TaskEnd, TaskId, TaskRecord, TaskState, Tenant, Time};
-use rustix::process::{Pid, Signal, kill_process as kill_one, kill_process_group as kill_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process as kill_one, kill_process_group as kill_group,
+    waitid,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -26,6 +30,8 @@ const GRACE: Duration = Duration::from_millis(200);
 /// A task that runs.
 struct Running {
     child: Child,
+    /// What all its processes carry in their environment.
+    mark: String,
     /// The journal's keys of the records by which a restore would end it.
     keys: [String; 2],
     tenant: Tenant,
@@ -51,6 +57,8 @@ impl KeptTasks {
 #[derive(Default)]
 pub(crate) struct Tasks {
     running: BTreeMap<TaskId, Running>,
+    /// Marks of tasks that ended, of which something may still run: with the journal's keys.
+    ended: BTreeMap<String, [String; 2]>,
 }
 
 impl Tasks {
@@ -81,6 +89,8 @@ impl Tasks {
         let child = match started {
             Ok(child) => child,
             Err(why) => {
+                // Nothing carries the mark.
+                journal.forget(&marked)?;
                 let end = TaskEnd::NotStarted { why: why.clone() };
                 let noted = queue.ended(task, &end, clock::wall_unix_ms());
                 return Ok(Err(noted.err().map_or(why, |error| error.to_string())));
@@ -95,8 +105,8 @@ impl Tasks {
             return Err(error);
         }
         let noted = queue.started(task, tenant, pid, start_ns, clock::wall_unix_ms());
-        let (keys, started) = ([marked, key], clock::now());
-        let running = Running { child, keys, tenant: tenant.clone(), started, stopping: false };
+        let (keys, started, tenant) = ([marked, key], clock::now(), tenant.clone());
+        let running = Running { child, mark, keys, tenant, started, stopping: false };
         self.running.insert(task, running);
         Ok(noted.map_err(|error| error.to_string()))
     }
@@ -129,10 +139,11 @@ impl Tasks {
         }
     }
 
-    /// Notes in the queue what ended.
+    /// Notes in the queue what ended. What a task leaves in its process group ends with it.
     pub(crate) fn reap(&mut self, queue: &Queue) -> Result<(), QueueError> {
         let mut ended = Vec::new();
         for (id, running) in &mut self.running {
+            end_group_of_ended(running.child.id());
             let end = match running.child.try_wait() {
                 Ok(None) => continue,
                 Ok(Some(_)) if running.stopping => TaskEnd::Stopped,
@@ -144,8 +155,34 @@ impl Tasks {
         for (id, end) in ended {
             // What cannot be noted now is noted with the next sample.
             queue.ended(id, &end, clock::wall_unix_ms())?;
-            self.running.remove(&id);
+            if let Some(running) = self.running.remove(&id) {
+                self.ended.insert(running.mark, running.keys);
+            }
         }
+        Ok(())
+    }
+
+    /// Ends what tasks that ended have left running elsewhere than in their process group, and takes
+    /// them out of the journal once there is nothing of them any more: a server that works through a
+    /// long queue keeps records of what runs, not of all that ever ran.
+    ///
+    /// One look at all processes for all tasks. What does not end at once is met the next time.
+    pub(crate) fn sweep<S: Store>(
+        &mut self,
+        journal: &mut KnobJournal<S>,
+        machine: &Machine,
+    ) -> Result<(), StoreError> {
+        if self.ended.is_empty() {
+            return Ok(());
+        }
+        let marks: BTreeSet<&str> = self.ended.keys().map(String::as_str).collect();
+        let found = Marked::find(machine, &marks);
+        found.pids().for_each(kill_process);
+        let gone: Vec<String> =
+            self.ended.keys().filter(|mark| !found.may_have(mark)).cloned().collect();
+        let keys: BTreeSet<&String> = gone.iter().flat_map(|mark| &self.ended[mark]).collect();
+        journal.forget_if(|key, _| keys.contains(&key.to_owned()))?;
+        self.ended.retain(|mark, _| !gone.contains(mark));
         Ok(())
     }
 
@@ -204,6 +241,16 @@ fn end_of(status: ExitStatus) -> TaskEnd {
     match (status.code(), status.signal()) {
         (Some(status), _) => TaskEnd::Exited { status },
         (None, signal) => TaskEnd::Killed { signal: signal.unwrap_or(0) },
+    }
+}
+
+/// Ends the process group of a child that has ended and was not waited for yet: until then nobody
+/// else can have its number.
+fn end_group_of_ended(pid: u32) {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if let Some(Ok(Some(_))) = number.map(|pid| waitid(WaitId::Pid(pid), look)) {
+        kill_process_group(pid);
     }
 }
 

@@ -209,3 +209,19 @@ fn without_room_for_the_journal_nothing_is_written() {
     let weight = root.path().join("sys/fs/cgroup/jobs/cpu.weight");
     assert_eq!(std::fs::read_to_string(weight).unwrap(), "100\n");
 }
+
+#[test]
+fn whoever_watches_hears_of_it_while_it_waits_for_a_sample() {
+    let (root, state) = (tree(), tempfile::tempdir().unwrap());
+    let mut linux = open(root.path(), state.path());
+    let heard = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = heard.clone();
+    linux.while_waiting(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    let _ = linux.sample(Duration::from_millis(1), Scope::Fast).unwrap();
+    let before = heard.load(std::sync::atomic::Ordering::Relaxed);
+    let _ = linux.sample(Duration::from_millis(1500), Scope::Fast).unwrap();
+    let during = heard.load(std::sync::atomic::Ordering::Relaxed) - before;
+    assert!(during >= 5, "heard {during} times in one and a half seconds");
+}

@@ -330,3 +330,126 @@ fn everything_that_is_wrong_is_said_at_once() {
     let errors = Linux::open(options).err().unwrap();
     assert_eq!(errors.len(), 3, "{errors:?}");
 }
+
+/// The group in which a process is, by the hierarchies that have such groups.
+fn groups_of(ground: &Ground, pid: u32) -> Vec<String> {
+    let homes = quell_cgroup::home_of(&ground.layout, pid).unwrap();
+    let name = |home: &PathBuf| Some(home.parent()?.file_name()?.to_str()?.to_owned());
+    let mut names: Vec<String> =
+        homes.iter().filter_map(name).filter(|name| name.starts_with("quell")).collect();
+    names.dedup();
+    names
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    text.unwrap_or_default().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// An agent that adopts the batch group, under a name that no other test's group has.
+fn adopts(ground: &Ground) -> (LinuxOptions, String) {
+    let mut options = ground.options();
+    let name = format!("jobs-{}", ground.top.trim_start_matches("/quell-"));
+    options.batch[0].spec.name = name.as_str().into();
+    options.batch[0].adopt = true;
+    (options, format!("quell-{name}"))
+}
+
+#[test]
+fn adopted_processes_go_back_unless_somebody_moved_them_on() {
+    let mut ground = Ground::new();
+    let (stays, moved) = (
+        ground.run("batch", false, &["sleep", "60"]),
+        ground.run("batch", false, &["sleep", "60"]),
+    );
+    for pid in [stays, moved] {
+        wait_for("its group", || (groups_of(&ground, pid) == ["quell-batch"]).then_some(()));
+    }
+    let (options, adopted) = adopts(&ground);
+    let linux = Linux::open(options).unwrap();
+    assert_eq!(groups_of(&ground, stays), [adopted.as_str()]);
+    let elsewhere = quell_cgroup::Group::find(&ground.layout, &ground.path("service")).unwrap();
+    elsewhere.add_process(moved).unwrap();
+    std::mem::forget(linux);
+    let state = StateDir(ground.folder.path().to_owned());
+    let report = restore_state(Path::new("/"), &state).unwrap();
+    assert_eq!(report.failed, Vec::<String>::new());
+    assert_eq!(groups_of(&ground, stays), ["quell-batch"]);
+    assert_eq!(groups_of(&ground, moved), ["quell-service"], "somebody wanted it there");
+}
+
+#[test]
+fn what_adopted_processes_forked_goes_where_they_came_from() {
+    let mut ground = Ground::new();
+    // The first forks when it is told to; the second too, and ends, which leaves an orphan.
+    let fork = |after: &str| {
+        format!("mkfifo $0; read line < $0; sleep 60.$$ & echo $! > $0.forked; {after}")
+    };
+    let fifo = |name: &str| ground.folder.path().join(name).display().to_string();
+    let (lives, ends) = (fifo("lives"), fifo("ends"));
+    let parent = ground.run("batch", false, &["sh", "-c", &fork("wait"), &lives]);
+    ground.run("batch", false, &["sh", "-c", &fork("exit"), &ends]);
+    for path in [&lives, &ends] {
+        wait_for("its fifo", || Path::new(path).exists().then_some(()));
+    }
+    let (options, adopted) = adopts(&ground);
+    let linux = Linux::open(options).unwrap();
+    let forked = |path: &str| {
+        std::fs::write(path, "go\n").unwrap();
+        wait_for("what it forked", || {
+            let text = std::fs::read_to_string(format!("{path}.forked")).ok()?;
+            text.trim().parse::<u32>().ok()
+        })
+    };
+    let (child, orphan) = (forked(&lives), forked(&ends));
+    assert_eq!(children_of(parent), [child]);
+    for pid in [child, orphan] {
+        assert_eq!(groups_of(&ground, pid), [adopted.as_str()]);
+    }
+    drop(linux);
+    for pid in [parent, child, orphan] {
+        assert_eq!(groups_of(&ground, pid), ["quell-batch"], "of {pid}");
+    }
+    for pid in [child, orphan] {
+        let _ = Command::new("kill").arg(pid.to_string()).status();
+    }
+}
+
+#[test]
+fn what_was_given_up_or_gone_leaves_no_record_under_an_earlier_group() {
+    let ground = Ground::new();
+    let mut linux = ground.open();
+    sample(&mut linux);
+    let journal = StateDir(ground.folder.path().to_owned()).knob_journal();
+    let records = || std::fs::read_to_string(&journal).unwrap().lines().count();
+    let before = records();
+    let knob = Knob::CpuWeight { tenant: jobs() };
+    for weight in [7, 9] {
+        let set = Action::Set { knob: knob.clone(), to: Setting::Weight(weight) };
+        linux.apply(&set).unwrap();
+        assert_eq!(records(), before + 1, "of the group that there is");
+        if weight == 7 {
+            remove(&ground.layout, &ground.path("batch"), Duration::from_secs(5)).unwrap();
+            create(&ground.layout, &ground.path("batch"), &CONTROLLERS).unwrap();
+            assert!(sample(&mut linux).tenants[&jobs()].cpu_ns.is_ok());
+            assert_eq!(records(), before, "nobody is owed anything in a group that is gone");
+        }
+    }
+    linux.disown(&knob).unwrap();
+    assert_eq!(records(), before);
+    drop(linux);
+    let group = quell_cgroup::Group::find(&ground.layout, &ground.path("batch")).unwrap();
+    let weight = quell_cgroup::GroupKnob::read(&quell_cgroup::WeightKnob::new(&group).unwrap());
+    assert_eq!(weight, Ok(Setting::Weight(9)), "left to others");
+}

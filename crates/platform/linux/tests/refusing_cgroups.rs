@@ -91,3 +91,64 @@ fn what_the_kernel_refuses_is_an_outcome_and_the_rest_comes_back_after_a_death()
         assert_eq!(after, first, "{version:?}");
     }
 }
+
+/// A v2 tree with a group of somebody else's, and a batch group that is adopted: controllers are
+/// enabled for that. As a SIGKILL leaves it.
+fn died_with_controllers_enabled(state: &Path) -> Option<Tree> {
+    let tree = Tree::mount(Version::V2, 4, &[1, PID])?;
+    let top = tree.hierarchy("cpu");
+    for name in ["others", "jobs"] {
+        std::fs::create_dir(top.join(name)).unwrap();
+    }
+    std::mem::forget(batch_on(&tree, state, "/jobs", true).unwrap());
+    assert_eq!(controllers(&tree), "cpu cpuset");
+    Some(tree)
+}
+
+fn batch_on(tree: &Tree, state: &Path, group: &str, adopt: bool) -> Result<Linux, Vec<OpenError>> {
+    let spec = BatchSpec { name: "jobs".into(), links: vec![], takes_tasks: false, max_tasks: 0 };
+    let batch = BatchBinding { spec, selector: Selector::Cgroup(group.into()), adopt };
+    Linux::open(LinuxOptions {
+        root: tree.root().to_owned(),
+        batch: vec![batch],
+        ..LinuxOptions::new(state.to_owned())
+    })
+}
+
+fn controllers(tree: &Tree) -> String {
+    let file = tree.hierarchy("cpu").join("cgroup.subtree_control");
+    std::fs::read_to_string(file).unwrap().trim().to_owned()
+}
+
+#[test]
+fn controllers_that_others_use_by_now_are_left_to_them_and_no_start_fails_for_it() {
+    let others = [("others/cpu.max", "50000 100000"), ("others/cgroup.subtree_control", "+cpu")];
+    for (file, text) in others {
+        let state = tempfile::tempdir().unwrap();
+        let folder = StateDir(state.path().to_owned());
+        let Some(tree) = died_with_controllers_enabled(state.path()) else { return };
+        let used = tree.hierarchy("cpu").join(file);
+        std::fs::write(&used, text).unwrap();
+        let report = restore_state(tree.root(), &folder).unwrap();
+        assert_eq!(report.failed, Vec::<String>::new(), "{file}");
+        assert!(report.left.len() == 1 && report.left[0].contains("others"), "{:?}", report.left);
+        assert_eq!(controllers(&tree), "cpu", "the other one nobody uses");
+        let now = std::fs::read_to_string(&used).unwrap();
+        assert_eq!(now.trim(), text.trim_start_matches('+'), "as its owner wants it");
+        assert!(!tree.hierarchy("cpu").join("quell-jobs").exists());
+        let again = restore_state(tree.root(), &folder).unwrap();
+        assert_eq!(again, quell_platform::RestoreReport::default(), "said once");
+        // What was left is how the next agent finds it.
+        drop(batch_on(&tree, state.path(), "/others", false).unwrap());
+        assert_eq!(controllers(&tree), "cpu", "{file}");
+    }
+}
+
+#[test]
+fn controllers_that_nobody_uses_are_disabled_after_a_death() {
+    let state = tempfile::tempdir().unwrap();
+    let Some(tree) = died_with_controllers_enabled(state.path()) else { return };
+    let report = restore_state(tree.root(), &StateDir(state.path().to_owned())).unwrap();
+    assert_eq!((report.failed.len(), report.left.len()), (0, 0), "{report:?}");
+    assert_eq!(controllers(&tree), "");
+}

@@ -285,3 +285,18 @@ fn without_a_class_left_a_tenant_has_no_ways_and_is_counted_apart() {
     let linux = open(tree.root(), state.path());
     assert!(linux.setup().knobs.keys().any(allots));
 }
+
+#[test]
+fn a_group_of_ours_is_removed_although_one_of_its_knobs_was_given_up() {
+    let Some(tree) = Tree::kernel("intel-skx-full") else { return };
+    let (tree, state) = machine(tree, &[1]);
+    let mut linux = open(tree.root(), state.path());
+    let knob = Knob::LlcWays { tenant: "jobs".into(), domain: 0 };
+    linux.apply(&Action::Set { knob: knob.clone(), to: Setting::Ways(0b11) }).unwrap();
+    assert!(group(tree.root()).exists());
+    linux.disown(&knob).unwrap();
+    std::mem::forget(linux);
+    let report = restore_state(tree.root(), &StateDir(state.path().to_owned())).unwrap();
+    assert_eq!((report.restored, report.failed), (1, vec![]));
+    assert!(!group(tree.root()).exists());
+}

@@ -150,6 +150,15 @@ impl<S: Store> Store for FaultyStore<S> {
     fn replace(&mut self, records: &[String]) -> Result<(), StoreError> {
         self.change("replace", !records.is_empty(), |inner| inner.replace(records))
     }
+
+    fn keep_aside(&mut self) -> Result<String, StoreError> {
+        let mut kept = String::new();
+        self.change("copy", true, |inner| {
+            kept = inner.keep_aside()?;
+            Ok(())
+        })?;
+        Ok(kept)
+    }
 }
 
 #[cfg(test)]

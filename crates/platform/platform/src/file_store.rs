@@ -100,6 +100,33 @@ impl Store for FileStore {
             self.fail("replace")(error)
         })
     }
+
+    fn keep_aside(&mut self) -> Result<String, StoreError> {
+        let mut bytes = Vec::new();
+        self.file.seek(SeekFrom::Start(0)).map_err(self.fail("read"))?;
+        self.file.read_to_end(&mut bytes).map_err(self.fail("read"))?;
+        let (path, mut copy) = new_beside(&self.path).map_err(self.fail("copy"))?;
+        let written = copy.write_all(&bytes).and_then(|()| copy.sync_all());
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let written = written.and_then(|()| File::open(folder)?.sync_all());
+        written.map_err(|error| {
+            let _ = std::fs::remove_file(&path);
+            self.fail("copy")(error)
+        })?;
+        Ok(path.display().to_string())
+    }
+}
+
+/// A file of a name that nothing has yet.
+fn new_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut number = 1;
+    loop {
+        let new = path.with_file_name(format!("quell-unreadable-{number}.journal"));
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            made => return made.map(|file| (new, file)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +152,21 @@ mod tests {
         again.replace(&[]).unwrap();
         assert!(again.read().unwrap().is_empty());
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_copy_is_kept_under_a_name_that_nothing_has() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = FileStore::open(&folder.path().join("journal")).unwrap();
+        for text in ["one", "two"] {
+            store.append(text).unwrap();
+            let copy = store.keep_aside().unwrap();
+            assert!(copy.contains("/quell-unreadable-"), "{copy}");
+            assert!(std::fs::read_to_string(&copy).unwrap().ends_with(&format!("{text}\n")));
+            assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(store.read().unwrap(), ["one", "two"], "itself it is as before");
     }
 
     /// A disk of 16 KiB; unmounted when dropped.

@@ -18,6 +18,7 @@ mod memory_store;
 mod platform;
 mod recorder;
 mod replay;
+mod report;
 mod table;
 mod undo;
 
@@ -30,5 +31,6 @@ pub use memory_store::MemoryStore;
 pub use platform::{Platform, PlatformError, Scope, Store, StoreError};
 pub use recorder::Recorder;
 pub use replay::Replay;
+pub use report::{RestoreReport, Unreadable};
 pub use table::Table;
-pub use undo::{FileIdentity, KnobJournal, RestoreReport, Undo, Undoer};
+pub use undo::{FileIdentity, KnobJournal, NotUndone, Undo, Undoer};

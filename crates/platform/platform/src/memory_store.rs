@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     records: Arc<Mutex<Vec<String>>>,
+    aside: Arc<Mutex<Vec<Vec<String>>>>,
     room: Option<usize>,
 }
 
@@ -16,6 +17,12 @@ impl MemoryStore {
     #[must_use]
     pub fn with_room(records: usize) -> Self {
         Self { room: Some(records), ..Self::default() }
+    }
+
+    /// What was kept aside.
+    #[must_use]
+    pub fn aside(&self) -> Vec<Vec<String>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
@@ -50,5 +57,12 @@ impl Store for MemoryStore {
         }
         *records = new.to_vec();
         Ok(())
+    }
+
+    fn keep_aside(&mut self) -> Result<String, StoreError> {
+        let records = self.lock().clone();
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        aside.push(records);
+        Ok(format!("memory-{}", aside.len()))
     }
 }

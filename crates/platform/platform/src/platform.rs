@@ -101,4 +101,10 @@ pub trait Store: Send {
     /// # Errors
     /// If the medium refuses; then the old ones are there. To empty it needs no room.
     fn replace(&mut self, records: &[String]) -> Result<(), StoreError>;
+
+    /// Keeps a copy of all records beside the store for people to look at, and says where.
+    ///
+    /// # Errors
+    /// If the medium refuses.
+    fn keep_aside(&mut self) -> Result<String, StoreError>;
 }

@@ -13,6 +13,7 @@
 //! others, until nothing changes any more.
 
 use crate::platform::{Store, StoreError};
+use crate::report::{RestoreReport, Unreadable};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -66,6 +67,10 @@ pub enum Undo {
         start_ns: u64,
         /// The `cgroup.procs` file of its old group.
         procs: PathBuf,
+        /// The group that it is moved into: whom somebody else has moved on since is left there.
+        /// None where that was not written down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        into: Option<PathBuf>,
     },
     /// End a process that Quell started.
     EndProcess {
@@ -110,12 +115,28 @@ pub enum Undo {
     },
 }
 
+/// Why a change was not taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotUndone {
+    /// It could not be, for this reason: it is tried again, and stays on record.
+    Failed(String),
+    /// Somebody else counts on it by now, so that to take it back would hurt them. It is tried again
+    /// after the others, and in the end left to them.
+    InUse(String),
+}
+
+impl From<String> for NotUndone {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
 /// Knows how to take changes back on a real machine.
 pub trait Undoer {
     /// Takes changes back, in this order where it matters, and reads them back: one answer each,
     /// in the same order; an error says why it could not be taken back now. Something that is gone
     /// altogether (a removed group, an ended process) counts as taken back.
-    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>>;
+    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), NotUndone>>;
 }
 
 /// One line of the journal.
@@ -135,15 +156,6 @@ pub struct KnobJournal<S> {
     unconfirmed: bool,
 }
 
-/// What a restore did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RestoreReport {
-    /// Changes that were taken back.
-    pub restored: usize,
-    /// What could not be taken back, and why. These stay in the journal.
-    pub failed: Vec<String>,
-}
-
 impl<S: Store> KnobJournal<S> {
     /// Opens the journal on a store; what an earlier agent left in it is kept until
     /// [`KnobJournal::restore`].
@@ -151,7 +163,7 @@ impl<S: Store> KnobJournal<S> {
     /// # Errors
     /// If the store cannot be read.
     pub fn open(mut store: S) -> Result<Self, StoreError> {
-        let known = records(&mut store)?.into_iter().map(|record| record.key).collect();
+        let known = Found::read(&mut store)?.known();
         Ok(Self { store, known, unconfirmed: false })
     }
 
@@ -197,12 +209,11 @@ impl<S: Store> KnobJournal<S> {
     /// Takes out records of writes that were never made.
     fn drop_unconfirmed(&mut self) -> Result<(), StoreError> {
         if self.unconfirmed {
-            let all = records(&mut self.store)?;
-            let before = all.len();
-            let kept: Vec<Record> =
-                all.into_iter().filter(|record| self.known.contains(&record.key)).collect();
-            if kept.len() < before {
-                self.store.replace(&kept.iter().map(to_line).collect::<Vec<_>>())?;
+            let mut found = Found::read(&mut self.store)?;
+            let before = found.records.len();
+            found.records.retain(|record| self.known.contains(&record.key));
+            if found.records.len() < before {
+                self.store.replace(&found.lines())?;
             }
             self.unconfirmed = false;
         }
@@ -226,29 +237,17 @@ impl<S: Store> KnobJournal<S> {
         undoer: &mut dyn Undoer,
         staying: &BTreeSet<String>,
     ) -> Result<RestoreReport, StoreError> {
-        let (staying, mut open): (Vec<_>, Vec<_>) = records(&mut self.store)?
+        let Found { records, unreadable } = Found::read(&mut self.store)?;
+        let (staying, mut open): (Vec<_>, Vec<_>) = records
             .into_iter()
             .flat_map(|r| r.undo.into_iter().map(move |undo| (r.key.clone(), undo)))
             .rev()
             .partition(|(key, _)| staying.contains(key));
-        let mut report = RestoreReport::default();
-        loop {
-            let before = open.len();
-            let changes: Vec<&Undo> = open.iter().map(|(_, undo)| undo).collect();
-            let mut answers = undoer.undo(&changes).into_iter();
-            report.failed.clear();
-            open.retain(|(key, _)| match answers.next() {
-                Some(Ok(())) => false,
-                answer => {
-                    let why = answer.and_then(Result::err).unwrap_or("no answer".into());
-                    report.failed.push(format!("{key}: {why}"));
-                    true
-                }
-            });
-            report.restored += before - open.len();
-            if open.is_empty() || open.len() == before {
-                break;
-            }
+        let mut report = take_back(&mut open, undoer);
+        if !unreadable.is_empty() {
+            // Once they are kept elsewhere they no longer stand in the way of every later start.
+            let (records, kept_in) = (unreadable.len(), self.store.keep_aside()?);
+            report.unreadable = Some(Unreadable { records, kept_in });
         }
         open.extend(staying);
         self.keep_only(open)?;
@@ -261,28 +260,76 @@ impl<S: Store> KnobJournal<S> {
     /// # Errors
     /// If the store cannot be read or written.
     pub fn forget(&mut self, key: &str) -> Result<(), StoreError> {
-        if !self.known.contains(key) {
-            return Ok(());
+        match self.known.contains(key) {
+            true => self.forget_if(|known, _| known == key),
+            false => Ok(()),
         }
-        let kept = records(&mut self.store)?.into_iter().filter(|record| record.key != key);
-        let mut open: Vec<(String, Undo)> =
-            kept.flat_map(|r| r.undo.into_iter().map(move |undo| (r.key.clone(), undo))).collect();
-        open.reverse();
-        self.keep_only(open)
     }
 
+    /// The same for all records for which `forgets` says so, by key and changes.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written.
+    pub fn forget_if(
+        &mut self,
+        mut forgets: impl FnMut(&str, &[Undo]) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut found = Found::read(&mut self.store)?;
+        let before = found.records.len();
+        found.records.retain(|record| !forgets(&record.key, &record.undo));
+        if found.records.len() == before { Ok(()) } else { self.replace(&found) }
+    }
+
+    /// What is still to be taken back, newest first.
     fn keep_only(&mut self, open: Vec<(String, Undo)>) -> Result<(), StoreError> {
         let one = |(key, undo): (String, Undo)| Record { key, undo: vec![undo] };
-        let kept: Vec<Record> = open.into_iter().rev().map(one).collect();
-        let replaced = self.store.replace(&kept.iter().map(to_line).collect::<Vec<_>>());
+        let records = open.into_iter().rev().map(one).collect();
+        self.replace(&Found { records, unreadable: Vec::new() })
+    }
+
+    fn replace(&mut self, new: &Found) -> Result<(), StoreError> {
+        let replaced = self.store.replace(&new.lines());
         if replaced.is_ok() {
-            self.known = kept.into_iter().map(|record| record.key).collect();
-        } else if let Ok(there) = records(&mut self.store) {
+            self.known = new.known();
+        } else if let Ok(there) = Found::read(&mut self.store) {
             // It may have been replaced all the same: on record is what can be read.
-            self.known = there.into_iter().map(|record| record.key).collect();
+            self.known = there.known();
         }
         replaced
     }
+}
+
+/// Asks again and again as long as that helps. What is left open at the end has failed, or was left
+/// to others and shares the fate of a failure beside it: that may be why they still seem to need it.
+fn take_back(open: &mut Vec<(String, Undo)>, undoer: &mut dyn Undoer) -> RestoreReport {
+    let mut report = RestoreReport::default();
+    loop {
+        let before = open.len();
+        let changes: Vec<&Undo> = open.iter().map(|(_, undo)| undo).collect();
+        let mut answers = undoer.undo(&changes).into_iter();
+        report.failed.clear();
+        report.left.clear();
+        open.retain(|(key, _)| {
+            let why = match answers.next() {
+                Some(Ok(())) => return false,
+                Some(Err(why)) => why,
+                None => NotUndone::Failed("no answer".into()),
+            };
+            match why {
+                NotUndone::Failed(why) => report.failed.push(format!("{key}: {why}")),
+                NotUndone::InUse(why) => report.left.push(format!("{key}: {why}")),
+            }
+            true
+        });
+        report.restored += before - open.len();
+        if open.is_empty() || open.len() == before {
+            break;
+        }
+    }
+    if report.failed.is_empty() {
+        open.clear();
+    }
+    report
 }
 
 fn to_line(record: &Record) -> String {
@@ -290,11 +337,34 @@ fn to_line(record: &Record) -> String {
     serde_json::to_string(record).unwrap_or_default()
 }
 
-/// Whole records in order; a line that is no record (bit rot) is left out, since undoing the rest
-/// is better than undoing nothing.
-fn records<S: Store>(store: &mut S) -> Result<Vec<Record>, StoreError> {
-    let lines = store.read()?;
-    Ok(lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
+/// What a store holds.
+struct Found {
+    /// Whole records in order.
+    records: Vec<Record>,
+    /// Lines that are no record (bit rot): undoing the rest is better than undoing nothing, but they
+    /// are kept, since each stands for a change.
+    unreadable: Vec<String>,
+}
+
+impl Found {
+    fn read<S: Store>(store: &mut S) -> Result<Self, StoreError> {
+        let mut found = Self { records: Vec::new(), unreadable: Vec::new() };
+        for line in store.read()? {
+            match serde_json::from_str(&line) {
+                Ok(record) => found.records.push(record),
+                Err(_) => found.unreadable.push(line),
+            }
+        }
+        Ok(found)
+    }
+
+    fn known(&self) -> BTreeSet<String> {
+        self.records.iter().map(|record| record.key.clone()).collect()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.unreadable.iter().cloned().chain(self.records.iter().map(to_line)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -312,14 +382,18 @@ mod tests {
     struct Files(BTreeMap<PathBuf, String>);
 
     impl Files {
-        fn one(&mut self, undo: &Undo) -> Result<(), String> {
-            let Undo::File { path, text, .. } = undo else { return Err("not in this test".into()) };
+        fn one(&mut self, undo: &Undo) -> Result<(), NotUndone> {
+            let failed = |why: &str| Err(NotUndone::Failed(why.into()));
+            let Undo::File { path, text, .. } = undo else { return failed("not in this test") };
             let first = self.0.get(&PathBuf::from("a")).map(String::as_str);
             if path.ends_with("b") && first != Some("0") {
-                return Err("a first".into());
+                return failed("a first");
             }
             if path.ends_with("stuck") {
-                return Err("never".into());
+                return failed("never");
+            }
+            if path.ends_with("used") && first != Some("0") {
+                return Err(NotUndone::InUse("by somebody".into()));
             }
             self.0.insert(path.clone(), text.clone());
             Ok(())
@@ -327,9 +401,13 @@ mod tests {
     }
 
     impl Undoer for Files {
-        fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
+        fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), NotUndone>> {
             changes.iter().map(|undo| self.one(undo)).collect()
         }
+    }
+
+    fn restored(count: usize) -> RestoreReport {
+        RestoreReport { restored: count, ..RestoreReport::default() }
     }
 
     #[test]
@@ -341,7 +419,7 @@ mod tests {
         assert_eq!(store.clone().read().unwrap().len(), 1);
         let mut files = Files::default();
         let report = KnobJournal::open(store.clone()).unwrap().restore(&mut files).unwrap();
-        assert_eq!(report, RestoreReport { restored: 1, failed: vec![] });
+        assert_eq!(report, restored(1));
         assert_eq!(files.0[&PathBuf::from("a")], "first");
         assert!(store.clone().read().unwrap().is_empty());
     }
@@ -369,7 +447,7 @@ mod tests {
         }
         let mut files = Files::default();
         let report = journal.restore_except(&mut files, &["2".to_owned()].into()).unwrap();
-        assert_eq!(report, RestoreReport { restored: 1, failed: vec![] });
+        assert_eq!(report, restored(1));
         assert!(!files.0.contains_key(&PathBuf::from("c")));
         assert!(journal.knows("2") && !journal.knows("1"));
         let report = KnobJournal::open(store).unwrap().restore(&mut files).unwrap();
@@ -383,5 +461,57 @@ mod tests {
         assert!(journal.before_write("1", Vec::new).is_ok());
         assert!(journal.before_write("2", Vec::new).is_err());
         assert!(!journal.knows("2"));
+    }
+
+    #[test]
+    fn what_others_use_is_left_to_them_but_not_before_all_else_was_tried() {
+        let store = MemoryStore::default();
+        let mut journal = KnobJournal::open(store.clone()).unwrap();
+        journal.before_write("used", || vec![file("used", "0")]).unwrap();
+        journal.before_write("a", || vec![file("a", "0")]).unwrap();
+        assert_eq!(journal.restore(&mut Files::default()).unwrap(), restored(2), "free after all");
+
+        journal.before_write("used", || vec![file("used", "0")]).unwrap();
+        let report = journal.restore(&mut Files::default()).unwrap();
+        assert_eq!((report.restored, report.failed.len()), (0, 0));
+        assert_eq!(report.left, ["used: by somebody"]);
+        assert!(report.troubles().is_empty() && journal.is_empty(), "said once, and no obstacle");
+
+        journal.before_write("used", || vec![file("used", "0")]).unwrap();
+        journal.before_write("stuck", || vec![file("stuck", "0")]).unwrap();
+        let report = journal.restore(&mut Files::default()).unwrap();
+        assert_eq!((report.failed.len(), report.left.len()), (1, 1));
+        assert!(journal.knows("used"), "what failed may be what still uses it");
+    }
+
+    #[test]
+    fn records_that_nobody_can_read_are_kept_aside_and_told_and_the_rest_is_taken_back() {
+        let mut store = MemoryStore::default();
+        store.append("rotten").unwrap();
+        let mut journal = KnobJournal::open(store.clone()).unwrap();
+        journal.before_write("1", || vec![file("a", "0")]).unwrap();
+        journal.before_write("2", || vec![file("c", "0")]).unwrap();
+        store.append("{\"key\":\"3\",\"undo\":[{\"undo\":\"of a later version\"}]}").unwrap();
+        journal.forget("1").unwrap();
+        assert_eq!(store.clone().read().unwrap().len(), 3, "another's end loses none");
+        let mut files = Files::default();
+        let report = journal.restore(&mut files).unwrap();
+        assert_eq!((report.restored, report.failed.len()), (1, 0));
+        let unreadable = report.unreadable.clone().unwrap();
+        assert_eq!(unreadable.records, 2);
+        assert!(report.troubles()[0].contains(&unreadable.kept_in), "{:?}", report.troubles());
+        assert_eq!(store.aside().len(), 1);
+        assert_eq!(store.aside()[0].len(), 3);
+        assert!(store.clone().read().unwrap().is_empty());
+        assert_eq!(journal.restore(&mut files).unwrap(), RestoreReport::default(), "told once");
+    }
+
+    #[test]
+    fn an_old_journal_is_read() {
+        let old =
+            r#"{"key":"k","undo":[{"undo":"move_process","pid":7,"start_ns":1,"procs":"/a"}]}"#;
+        let mut store = MemoryStore::default();
+        store.append(old).unwrap();
+        assert!(KnobJournal::open(store).unwrap().knows("k"));
     }
 }

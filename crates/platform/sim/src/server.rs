@@ -20,7 +20,8 @@ use crate::scene::{Scene, SceneError};
 use crate::workload::Program;
 use body::Body;
 use quell_platform::{
-    KnobJournal, MemoryStore, Platform, PlatformError, Scope, Store, StoreError, Undo, Undoer,
+    KnobJournal, MemoryStore, NotUndone, Platform, PlatformError, Scope, Store, StoreError, Undo,
+    Undoer,
 };
 use quell_types::{
     Action, CapabilityReport, Knob, KnobRange, Outcome, Sample, Setting, Setup, TaskId, Tenant,
@@ -378,10 +379,10 @@ impl Body {
 }
 
 impl Undoer for Body {
-    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), String>> {
+    fn undo(&mut self, changes: &[&Undo]) -> Vec<Result<(), NotUndone>> {
         for _ in 0..ROUNDS {
             changes.iter().for_each(|undo| self.make_way(undo));
         }
-        changes.iter().map(|undo| self.take_back(undo)).collect()
+        changes.iter().map(|undo| Ok(self.take_back(undo)?)).collect()
     }
 }

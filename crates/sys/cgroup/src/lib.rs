@@ -14,6 +14,7 @@
 //!
 //! Invariant: only groups whose name begins with `quell` are created, emptied or removed.
 
+mod controllers;
 mod error;
 mod file;
 #[cfg(feature = "fuzzing")]

@@ -3,7 +3,7 @@
 use crate::group::{Group, any_member_place, inner_path};
 use crate::layout::{Hierarchy, Layout, Version};
 use crate::raw::{self, RawFile};
-use crate::{CgroupError, file, parse, search};
+use crate::{CgroupError, controllers, file, parse, search};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -94,7 +94,7 @@ fn inherit_cpuset(parent: &Path, dir: &Path) -> Result<(), CgroupError> {
 
 /// Lets a v2 group's children have these controllers, as far as the tree has them.
 fn enable(hierarchy: &Hierarchy, dir: &Path, controllers: &[&str]) -> Result<(), CgroupError> {
-    let path = dir.join("cgroup.subtree_control");
+    let path = dir.join(controllers::FILE);
     let enabled = file::read(&path)?;
     let enabled: Vec<&str> = enabled.split_ascii_whitespace().collect();
     let wanted = controllers.iter().filter(|c| hierarchy.has(c) && !enabled.contains(c));
@@ -111,7 +111,7 @@ pub fn subtree_files(layout: &Layout, path: &str) -> Result<Vec<RawFile>, Cgroup
     let Some(v2) = layout.v2() else { return Ok(Vec::new()) };
     let above = inner.ancestors().skip(1).map(|part| v2.dir.join(part));
     let existing = above.filter(|dir| dir.is_dir());
-    raw::save(existing.map(|dir| dir.join("cgroup.subtree_control")))
+    raw::save(existing.map(|dir| dir.join(controllers::FILE)))
 }
 
 /// Removes a group of Quell's and those below it from every hierarchy. Processes that just ended

@@ -10,8 +10,11 @@
 //! `cpuset.mems` of a group that has processes, though a new group's are empty, which means "what
 //! the group above has". Such a file gets just that, written out, and counts as restored as long
 //! as the group may use no less than the one above ([`RestoreReport::equivalent`]).
+//!
+//! One text is not brought back whole: of `cgroup.subtree_control` only those controllers are taken
+//! out again that Quell puts in, and none that somebody else uses by now ([`RestoreReport::in_use`]).
 
-use crate::{CgroupError, file};
+use crate::{CgroupError, controllers, file};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -36,12 +39,14 @@ pub struct RestoreReport {
     /// empty CPU or node list of a v2 group that has processes. Unlike the empty list, what stands
     /// there does not follow later changes of the group above.
     pub equivalent: Vec<PathBuf>,
+    /// Lists of controllers in which some were left that others use by now, and who does.
+    pub in_use: Vec<(PathBuf, String)>,
     /// Files that are not as saved, with the last error.
     pub failed: Vec<(PathBuf, CgroupError)>,
 }
 
 impl RestoreReport {
-    /// Whether every group that still exists is as saved.
+    /// Whether every group that still exists is as saved, but for what others use by now.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty()
@@ -119,10 +124,17 @@ fn give_up(report: &mut RestoreReport, open: &[&RawFile], errors: &[(PathBuf, St
     for saved in open {
         if has_effect_of(saved) {
             report.equivalent.push(saved.0.clone());
+        } else if let Some(why) = in_use(saved) {
+            report.in_use.push((saved.0.clone(), why));
         } else {
             report.failed.push(reason(saved, errors));
         }
     }
+}
+
+/// Who uses the controllers that would have to be disabled, if somebody does.
+fn in_use((path, saved): &RawFile) -> Option<String> {
+    (name(path) == controllers::FILE).then(|| controllers::all_used(path, saved))?
 }
 
 /// Whether an empty list was saved and the group may use all that the one above may.
@@ -187,7 +199,8 @@ fn settle(report: &mut RestoreReport, files: &[RawFile], mut wrote: Vec<PathBuf>
     wrote.dedup();
     let failed = |path: &PathBuf| report.failed.iter().any(|(at, _)| at == path);
     let equivalent = &report.equivalent;
-    let exact = |path: &PathBuf| !failed(path) && !equivalent.contains(path);
+    let in_use = |path: &PathBuf| report.in_use.iter().any(|(at, _)| at == path);
+    let exact = |path: &PathBuf| !failed(path) && !equivalent.contains(path) && !in_use(path);
     report.restored = wrote.into_iter().filter(exact).collect();
     for (path, _) in files {
         let gone = matches!(file::read(path), Err(error) if error.is_gone());
@@ -212,7 +225,7 @@ fn stands((path, saved): &RawFile) -> Result<bool, CgroupError> {
         "cpuset.cpus.partition" if saved.contains("invalid") => {
             first_word(&now) == first_word(saved)
         }
-        "cgroup.subtree_control" => sorted_words(&now) == sorted_words(saved),
+        controllers::FILE => controllers::added(&now, saved).is_empty(),
         "freezer.state" => own_freezer(path, &now) == saved.trim(),
         _ => now == *saved,
     })
@@ -236,33 +249,17 @@ fn first_word(text: &str) -> &str {
     text.split_ascii_whitespace().next().unwrap_or_default()
 }
 
-fn sorted_words(text: &str) -> Vec<&str> {
-    let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
-    words.sort_unstable();
-    words
-}
-
 /// Writes the saved text in the form that the file takes.
 fn bring_back(saved: &RawFile) -> Result<(), CgroupError> {
     let (path, text) = saved;
     match name(path) {
-        "cgroup.subtree_control" => subtree_control(path, text),
+        controllers::FILE => controllers::disable_added(path, text),
         "cpuset.cpus.partition" => partition(path, first_word(text)),
         "freezer.state" => freezer(saved),
         // An empty list is written as a line: a write of nothing never reaches the kernel.
         _ if text.is_empty() => file::write(path, "\n"),
         _ => file::write(path, text),
     }
-}
-
-/// Reads as a list of controllers, but takes changes: `+cpu -cpuset`, one at a time, so that one
-/// that is refused does not hold up the others.
-fn subtree_control(path: &Path, saved: &str) -> Result<(), CgroupError> {
-    let now = file::read(path)?;
-    let (now, saved) = (sorted_words(&now), sorted_words(saved));
-    let missing = saved.iter().filter(|word| !now.contains(word)).map(|word| format!("+{word}"));
-    let extra = now.iter().filter(|word| !saved.contains(word)).map(|word| format!("-{word}"));
-    missing.chain(extra).try_for_each(|change| file::write(path, &change))
 }
 
 /// An invalid partition is only looked at anew after it was a plain member again.

@@ -6,7 +6,7 @@ mod pretended;
 use pretended::{Tree, Version};
 use quell_cgroup::{
     BandwidthKnob, CgroupError, CpusKnob, Exclusivity, Group, GroupKnob, Layout, create, knobs_of,
-    remove, restore_raw,
+    remove, restore_raw, subtree_files,
 };
 use quell_types::{CpuBandwidth, CpuSet, Setting};
 use std::time::Duration;
@@ -159,4 +159,60 @@ fn a_removed_group_is_gone() {
             assert!(error.is_gone(), "{version:?} {name}: {error}");
         }
     });
+}
+
+/// A v2 tree in which controllers were enabled for a group of ours that is removed again; the top and
+/// what was saved of it.
+fn enabled(tree: &Tree) -> (std::path::PathBuf, Vec<quell_cgroup::RawFile>) {
+    let layout = Layout::discover(tree.root());
+    let top = tree.hierarchy("cpu");
+    std::fs::create_dir(top.join("others")).unwrap();
+    let saved = subtree_files(&layout, "/quell-jobs").unwrap();
+    make(&layout, "/quell-jobs");
+    assert_eq!(controllers(&top), "cpu cpuset");
+    (top, saved)
+}
+
+fn controllers(dir: &std::path::Path) -> String {
+    std::fs::read_to_string(dir.join("cgroup.subtree_control")).unwrap().trim().to_owned()
+}
+
+#[test]
+fn controllers_are_disabled_again_but_not_those_that_others_use() {
+    let limit: (&str, &str) = ("others/cpu.max", "50000 100000");
+    let passes_on = ("others/cgroup.subtree_control", "+cpu");
+    for used in [None, Some(limit), Some(passes_on)] {
+        let Some(tree) = Tree::mount(Version::V2, 4, &[1, PID]) else { return };
+        let (top, saved) = enabled(&tree);
+        let still_ours = restore_raw(&saved);
+        assert!(still_ours.is_complete() && still_ours.in_use.len() == 1, "{still_ours:?}");
+        assert_eq!(controllers(&top), "cpu cpuset", "the group that needs them is there");
+        remove(&Layout::discover(tree.root()), "/quell-jobs", Duration::from_secs(1)).unwrap();
+        if let Some((file, text)) = used {
+            std::fs::write(top.join(file), text).unwrap();
+        }
+        let report = restore_raw(&saved);
+        assert!(report.is_complete(), "{used:?}: {report:?}");
+        let Some((file, text)) = used else {
+            assert_eq!((controllers(&top).as_str(), report.restored.len()), ("", 1));
+            continue;
+        };
+        assert_eq!(controllers(&top), "cpu", "nobody uses the other one");
+        let why = &report.in_use[0].1;
+        assert!(why.contains("others") && why.contains("cpu"), "{why}");
+        let now = std::fs::read_to_string(top.join(file)).unwrap();
+        assert_eq!(now.trim(), text.trim_start_matches('+'), "as its owner wants it");
+    }
+}
+
+#[test]
+fn controllers_that_others_enabled_or_disabled_meanwhile_are_their_business() {
+    let Some(tree) = Tree::mount(Version::V2, 4, &[1, PID]) else { return };
+    let (top, mut saved) = enabled(&tree);
+    remove(&Layout::discover(tree.root()), "/quell-jobs", Duration::from_secs(1)).unwrap();
+    let file = top.join("cgroup.subtree_control");
+    saved[0].1 = "cpu\n".into();
+    std::fs::write(&file, "-cpu").unwrap();
+    assert!(restore_raw(&saved).is_complete());
+    assert_eq!(controllers(&top), "", "none is enabled anew");
 }

@@ -25,6 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let state = args.state.folder();
+    files::permitted(&state.decisions())?;
     let explained = explain(&state, &Tenant::from(args.tenant.as_str()))
         .map_err(|error| unreadable(error, &state.decisions()))?;
     if args.json {
@@ -53,6 +54,9 @@ fn told(explained: &Explained, now_ms: u64) -> String {
                 .to_owned()
         }
         AgentState::Running { .. } => String::new(),
+        AgentState::Unknown => "Whether the agent still runs, only root can tell: run it as root. \
+            This is what it last wrote down.\n"
+            .to_owned(),
     };
     if !explained.known {
         let _ = writeln!(text, "{tenant}: no decision concerns such a tenant.");
@@ -194,5 +198,6 @@ mod tests {
         assert!(at(AgentState::Stopped).contains("not limited"));
         assert!(at(AgentState::Running { pid: None }).contains("not limited"));
         assert!(at(AgentState::Died).contains("quell restore"));
+        assert!(at(AgentState::Unknown).contains("run it as root"));
     }
 }

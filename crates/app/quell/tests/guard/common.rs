@@ -51,6 +51,12 @@ impl Ground {
         format!("{}/quell-{group}", self.top)
     }
 
+    /// The group's folders, one a hierarchy.
+    pub(crate) fn folders(&self, group: &str) -> Vec<PathBuf> {
+        let group = Group::find(&self.layout, &self.path(group)).unwrap();
+        group.places().iter().map(|place| place.dir.clone()).collect()
+    }
+
     pub(crate) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }

@@ -9,5 +9,6 @@ mod probes;
 mod queue;
 mod refusals;
 mod reporters;
+mod restores;
 mod vm;
 mod who;

@@ -2,6 +2,7 @@
 
 use crate::common::{Ground, QUELL, free_port, text};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -28,6 +29,20 @@ fn a_second_agent_is_refused_whatever_its_state_folder() {
     assert!(!restore.status.success(), "not while the agent runs");
     assert_eq!(first.stop(), Some(0), "{}", first.log());
     assert_eq!(ground.texts(), before);
+}
+
+#[test]
+fn nobody_keeps_an_agent_from_its_start_by_a_lock() {
+    let ground = Ground::new();
+    // Everybody may open a group's folder, and lock it then.
+    let folders = ground.folders("service").into_iter().chain(ground.folders("batch"));
+    let held: Vec<fs::File> = folders.map(|folder| fs::File::open(folder).unwrap()).collect();
+    assert!(!held.is_empty() && held.iter().all(|folder| folder.try_lock().is_ok()));
+    let mut guard = ground.guard(&["--law", "none"]);
+    guard.ready();
+    let mode = |name: &str| fs::metadata(ground.state().join(name)).unwrap().permissions().mode();
+    assert_eq!(mode("agent.lock") & 0o777, 0o600);
+    assert_eq!(guard.stop(), Some(0), "{}", guard.log());
 }
 
 #[test]
@@ -79,7 +94,16 @@ fn without_root_the_refusal_says_so() {
     let doctor = run(&["doctor", "--json"]);
     let batch = run(&["batch", "list", "--state-dir", "/var/lib/quell-test-nobody"]);
     let restore = run(&["restore"]);
+    let state = folder.path().join("state");
+    fs::create_dir(&state).unwrap();
+    for (name, mode) in [("agent.lock", 0o600), ("decisions.jsonl", 0o644)] {
+        fs::write(state.join(name), "").unwrap();
+        fs::set_permissions(state.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let explain = run(&["explain", "jobs", "--state-dir", state.to_str().unwrap()]);
     fs::remove_file(&public).unwrap();
+    assert!(text(&explain).contains("run it as root"), "{}", text(&explain));
     assert!(text(&restore).contains("run it as root"), "{}", text(&restore));
     assert_eq!(restore.status.code(), Some(1));
     assert!(text(&guard).contains("run it as root"), "{}", text(&guard));

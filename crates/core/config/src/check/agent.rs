@@ -8,26 +8,45 @@ use crate::law::Laws;
 use crate::nearest::suggestion;
 use crate::quantity::clip;
 use crate::raw::Table;
+use crate::spot::Spot;
 
 pub(super) fn check(root: &Table, laws: &Laws, faults: &mut Faults) -> Option<AgentConfig> {
     let nothing = Table::empty(root.spot.clone());
-    let (table, spot) = match root.entry("agent") {
-        None => (&nothing, &root.spot),
-        Some(entry) => match entry.node.table() {
-            Some(table) => (table, &entry.node.spot),
-            None => {
-                let problem = format!("{} where a table belongs", entry.node.kind());
-                faults.push(&entry.spot, "agent", problem, "a header [agent]".to_owned());
-                return None;
-            }
-        },
-    };
+    let (table, spot) = table(root, &nothing, faults)?;
     let mut reader = Reader::new(table, spot, "agent".to_owned(), &key::AGENT, faults);
     let experiments = experiments(&mut reader);
     let probes = probes(&mut reader);
     let law = law(&mut reader, laws);
     let beside = beside(&mut reader, laws);
     settings(&mut reader, experiments.zip(probes), law, beside)
+}
+
+/// The table, or an empty one.
+fn table<'a>(
+    root: &'a Table,
+    nothing: &'a Table,
+    faults: &mut Faults,
+) -> Option<(&'a Table, &'a Spot)> {
+    let Some(entry) = root.entry("agent") else { return Some((nothing, &root.spot)) };
+    if let Some(table) = entry.node.table() {
+        return Some((table, &entry.node.spot));
+    }
+    let problem = format!("{} where a table belongs", entry.node.kind());
+    faults.push(&entry.spot, "agent", problem, "a header [agent]".to_owned());
+    None
+}
+
+/// The state folder alone. What else is wrong matters only where none is written, since it may be
+/// what was meant.
+pub(super) fn state_dir(root: &Table, faults: &mut Faults) -> Option<String> {
+    let nothing = Table::empty(root.spot.clone());
+    let (table, spot) = table(root, &nothing, faults)?;
+    let mut wrong = Faults::default();
+    let mut reader = Reader::new(table, spot, "agent".to_owned(), &key::AGENT, &mut wrong);
+    let is_written = reader.node("state_dir").is_some();
+    let folder = reader.get(&key::STATE_DIR);
+    faults.absorb(wrong);
+    folder.filter(|_| is_written || faults.is_empty())
 }
 
 fn settings(

@@ -40,6 +40,12 @@ pub(crate) fn check(raw: Raw, laws: &Laws) -> Result<Checked, ConfigErrors> {
     }
 }
 
+pub(crate) fn state_dir(raw: Raw) -> Result<String, ConfigErrors> {
+    let Raw { root, mut faults } = raw;
+    let folder = agent::state_dir(&root, &mut faults);
+    folder.ok_or_else(|| faults.into_errors())
+}
+
 fn unknown_tables(root: &Table, faults: &mut Faults) {
     for entry in root.entries.iter().filter(|entry| !TOP.contains(&entry.key.as_str())) {
         let problem = format!("unknown table or key `{}`", crate::quantity::clip(&entry.key));

@@ -52,6 +52,15 @@ impl Raw {
     pub fn check(self, laws: &Laws) -> Result<Checked, ConfigErrors> {
         check::check(self, laws)
     }
+
+    /// The agent's state folder alone, whatever else is wrong: what a configuration's agent has left
+    /// must be put back even after somebody made a mistake in it.
+    ///
+    /// # Errors
+    /// All that keeps it from being known.
+    pub fn state_dir(self) -> Result<String, ConfigErrors> {
+        check::state_dir(self)
+    }
 }
 
 /// A value with its place.

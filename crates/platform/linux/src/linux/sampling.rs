@@ -5,24 +5,33 @@ use crate::clock;
 use crate::experiment::Player;
 use crate::knobs::Managers;
 use crate::tenant::{TenantState, machine};
-use quell_platform::{PlatformError, Scope};
+use crate::undoer::is_moot;
+use quell_platform::{PlatformError, Scope, Undo};
 use quell_types::{
     BandwidthReading, Celsius, Gap, HostReading, Reading, Sample, Tenant, TenantReading, Time,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Full samples between two looks for a service's listening sockets.
 const METER_EVERY: u64 = 5;
+/// The longest sleep at a stretch: a watchdog may want to hear of the agent every second.
+const PULSE: Duration = Duration::from_millis(250);
 
 impl Linux {
     /// Finds groups again that were made anew (a restarted service), and services' sockets.
-    pub(super) fn refind(&mut self) {
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(super) fn refind(&mut self) -> Result<(), PlatformError> {
+        let mut anew = false;
         let root = self.options.root.clone();
         let proc = root.join("proc");
         let retry_meter = self.full_samples.is_multiple_of(METER_EVERY);
         for (name, tenant) in &mut self.tenants {
             if tenant.look() {
+                anew = true;
                 if tenant.refind(&self.layout, &mut self.vms, &mut self.meter, &root) {
                     let (group, is_service) = (&tenant.group, tenant.is_service());
                     let vm = machine(&mut self.vms, &root, &tenant.selector);
@@ -39,6 +48,13 @@ impl Linux {
                 tenant.begin_metering(&mut self.meter, &root);
             }
         }
+        // What stood in a group that is gone nobody is owed any more. Without this a service that is
+        // restarted again and again would leave its records until the agent ends.
+        let moot = |undo: &[Undo]| !undo.is_empty() && undo.iter().all(is_moot);
+        if anew {
+            self.journal.forget_if(|_, undo| moot(undo))?;
+        }
+        Ok(())
     }
 
     /// Waits, playing the edges of an experiment meanwhile.
@@ -46,7 +62,8 @@ impl Linux {
         loop {
             let edge = self.next_edge();
             let next = edge.map_or(moment, |edge| edge.min(moment));
-            clock::sleep_until(next);
+            (self.pulse)();
+            clock::sleep_until(next.min(clock::now() + PULSE));
             let now = clock::now();
             if edge.is_some_and(|edge| now >= edge) {
                 self.step_player();
@@ -90,6 +107,7 @@ impl Linux {
             bus_locks,
             temperature: self.temperature(),
             cpu_busy_ns: self.cpu_busy_ns(),
+            lock_traps: self.lock_traps.of_tenants(),
         }
     }
 
@@ -125,9 +143,12 @@ impl Linux {
         self.tasks.reap(&self.queue).map_err(lost)?;
         let time = clock::now();
         if full {
+            self.tasks.sweep(&mut self.journal, &self.machine)?;
             self.resources.prepare(&mut self.journal, self.tenants.values());
             self.traffic.count();
             self.locks.count();
+            let groups = self.tenants.iter().map(|(name, state)| (name, &state.group));
+            self.lock_traps.look(&self.layout, groups, time);
             self.see_idle_cpus();
         }
         let (meter, counted) = (&mut self.meter, (&self.resources, &self.traffic, &self.locks));

@@ -1,4 +1,4 @@
-//! Deaths between the record of a task and its process.
+//! Deaths between the record of a task and its process; what tasks leave behind.
 
 use super::*;
 use crate::restore::{StateDir, restore_state};
@@ -117,4 +117,77 @@ fn a_mark_ends_nobody_else() {
     assert_eq!(restore_state(Path::new("/"), &ground.state()).unwrap().restored, 2);
     until("the process ends", || !lives(pid));
     tasks.reap(&ground.queue).unwrap();
+}
+
+impl Ground {
+    /// One task more.
+    fn add(&mut self, command: &[&str]) {
+        let command = command.iter().map(ToString::to_string).collect();
+        let spec = TaskSpec { command, tenant: None, directory: None, retries: 0 };
+        self.task = self.queue.add(&spec, 1).unwrap();
+    }
+
+    /// Until nothing of what ended is on record any more.
+    fn settle<S: Store>(&self, tasks: &mut Tasks, journal: &mut KnobJournal<S>) {
+        until("the records of what ended go", || {
+            tasks.reap(&self.queue).unwrap();
+            tasks.sweep(journal, &Machine::new("/")).unwrap();
+            tasks.running.is_empty() && tasks.ended.is_empty()
+        });
+    }
+}
+
+#[test]
+fn many_tasks_leave_no_records_behind() {
+    let mut ground = Ground::running(&["true"]);
+    let store = MemoryStore::default();
+    let mut journal = KnobJournal::open(store.clone()).unwrap();
+    journal.before_write("a knob", Vec::new).unwrap();
+    let mut tasks = Tasks::default();
+    for task in 0..40 {
+        let started = ground.start(&mut tasks, &mut journal).unwrap();
+        assert_eq!(started, Ok(()), "task {task}");
+        // Some end as others begin, as in a long queue.
+        if task % 8 == 0 {
+            ground.settle(&mut tasks, &mut journal);
+        }
+        ground.add(&["true"]);
+    }
+    ground.settle(&mut tasks, &mut journal);
+    assert_eq!(store.clone().read().unwrap().len(), 1, "what is no task's is there");
+    assert!(journal.knows("a knob"));
+}
+
+#[test]
+fn one_that_cannot_be_started_leaves_no_record() {
+    let mut ground = Ground::new();
+    let store = MemoryStore::default();
+    let mut journal = KnobJournal::open(store.clone()).unwrap();
+    let mut tasks = Tasks::default();
+    ground.task = TaskId(4711);
+    let _ = ground.start(&mut tasks, &mut journal);
+    assert!(tasks.running.is_empty() && store.clone().read().unwrap().is_empty());
+}
+
+/// One stays in the task's process group, one leaves it.
+#[test]
+fn what_a_task_leaves_running_ends_with_it_and_nothing_else_does() {
+    let length = format!("61.{}", std::process::id());
+    let script = format!("sleep {length} & setsid sleep {length} & exit 0");
+    let ground = Ground::running(&["sh", "-c", &script]);
+    let other = Ground::new();
+    let mut journal = KnobJournal::open(MemoryStore::default()).unwrap();
+    let mut others = KnobJournal::open(MemoryStore::default()).unwrap();
+    let (mut tasks, mut alive) = (Tasks::default(), Tasks::default());
+    other.start(&mut alive, &mut others).unwrap().unwrap();
+    ground.start(&mut tasks, &mut journal).unwrap().unwrap();
+    ground.settle(&mut tasks, &mut journal);
+    let sleeps = |pid: &u32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words == format!("sleep\0{length}\0").as_bytes()
+    };
+    until("what was left ends", || !Machine::new("/").processes().iter().any(sleeps));
+    assert_eq!(ground.queue.get(ground.task).unwrap().record.state, TaskState::Finished);
+    assert!(lives(alive.running[&other.task].child.id()) && !others.is_empty());
+    alive.stop_all(&other.queue).unwrap();
 }

@@ -8,7 +8,7 @@
 
 use super::undo::{Limits, Snapshot};
 use super::{Before, Vm, bandwidth_parameters, is_no_limit};
-use crate::restore::file_undo;
+use crate::undoer::file_undo;
 use quell_cgroup::{Group, GroupKnob};
 use quell_libvirt::{Connection, LibvirtError, Role, Thread, threads};
 use quell_platform::Undo;

@@ -5,7 +5,7 @@
 mod common;
 
 use super::*;
-use crate::restore::LinuxUndoer;
+use crate::undoer::LinuxUndoer;
 use common::{Kernel, Tree, fixture};
 use fuser::BackgroundSession;
 use quell_platform::MemoryStore;
