@@ -1,7 +1,7 @@
 //! What can be asked for.
 
 use crate::{Contender, Mix};
-use quell_service::ServiceSpec;
+use quell_service::{SearchParams, ServiceSpec};
 use std::path::PathBuf;
 
 /// How long everything takes.
@@ -57,6 +57,33 @@ pub struct GuardOptions {
 }
 
 impl GuardOptions {
+    /// The service `search` at these loads under these laws beside one mix of batch, judged by its
+    /// 95th percentile; no network, no crowd, and nothing written.
+    pub(crate) fn search(
+        loads: &[f64],
+        laws: &[Contender],
+        batch: Mix,
+        size: Size,
+        program: PathBuf,
+    ) -> GuardOptions {
+        GuardOptions {
+            service: ServiceSpec::Search(SearchParams::default()),
+            loads: loads.to_vec(),
+            laws: laws.to_vec(),
+            polluters: vec![batch],
+            percentile: 95.0,
+            size,
+            network: false,
+            crowd: false,
+            seed: 1,
+            law_parameters: String::new(),
+            json: None,
+            report: None,
+            before_cell: None,
+            program,
+        }
+    }
+
     /// Refuses what cannot be run.
     pub fn check(&self) -> anyhow::Result<()> {
         let sound = |load: &f64| *load > 0.0 && *load <= 1.5;

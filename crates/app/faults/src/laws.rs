@@ -25,7 +25,7 @@ pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
         Law::Alita => {
             matches!(kind, Ways | Memory | Bandwidth | Freezer | Frequency | Duty)
         }
-        Law::Culprit => matches!(kind, Bandwidth | Freezer),
+        Law::Culprit => matches!(kind, Bandwidth | Freezer | Weight),
         Law::Quell => !matches!(kind, Cpus | Frequency | Duty),
     }
 }
@@ -168,6 +168,15 @@ fn few_are_confined(view: &View<'_>) -> Option<String> {
 
 /// Nobody is limited to less than the least.
 fn bearable(view: &View<'_>) -> Option<String> {
+    let is_service = |tenant: &Tenant| view.setup.services.iter().any(|s| s.name == *tenant);
+    let wrong = |knob: &&Knob| match knob {
+        Knob::CpuWeight { tenant } => !is_service(tenant),
+        Knob::CpuBandwidth { tenant } => is_service(tenant),
+        _ => false,
+    };
+    if let Some(knob) = view.engine.standing().keys().find(wrong) {
+        return Some(format!("{knob} is not its to write"));
+    }
     let too_small = |(knob, s): &(&Knob, &quell_control::Standing)| match (knob, &s.setting) {
         (Knob::CpuBandwidth { .. }, Setting::Bandwidth(b)) => {
             b.limit_cpus.is_some_and(|cpus| cpus.0 < 0.0499)

@@ -9,7 +9,6 @@ use crate::machine::quartiles;
 use crate::{Contender, DemoReport, GuardOptions, Mix, Run, Size, run};
 use anyhow::Context as _;
 use quell_calibrate::Twin;
-use quell_service::{SearchParams, ServiceSpec};
 use std::collections::BTreeMap;
 
 /// Shares of the peak.
@@ -17,7 +16,6 @@ const LOADS: [f64; 2] = [0.3, 0.6];
 /// Those that are compared; the service alone, of which the preset is told, is run too.
 const LAWS: [Contender; 3] = [Contender::None, Contender::OsOnly, Contender::Quell];
 const BATCH: Mix = Mix::Mix;
-const PERCENTILE: f64 = 95.0;
 /// Peak and SLO are found, in seconds.
 const BEFORE_S: f64 = 40.0;
 /// A round of all loads and laws, in seconds.
@@ -34,22 +32,9 @@ pub(super) fn run(ground: &Ground<'_>) -> anyhow::Result<(GuardTold, Vec<BesideR
 fn options(ground: &Ground<'_>) -> GuardOptions {
     let rounds = ground.options.rounds;
     let seconds = BEFORE_S + ROUND_S * f64::from(rounds);
-    GuardOptions {
-        service: ServiceSpec::Search(SearchParams::default()),
-        loads: LOADS.to_vec(),
-        laws: [&[Contender::Alone][..], &LAWS].concat(),
-        polluters: vec![BATCH],
-        percentile: PERCENTILE,
-        size: Size::Total { seconds, rounds },
-        network: false,
-        crowd: false,
-        seed: 1,
-        law_parameters: String::new(),
-        json: None,
-        report: None,
-        before_cell: None,
-        program: ground.options.program.clone(),
-    }
+    let laws = [&[Contender::Alone][..], &LAWS].concat();
+    let size = Size::Total { seconds, rounds };
+    GuardOptions::search(&LOADS, &laws, BATCH, size, ground.options.program.clone())
 }
 
 /// What the preset is told: how the service is alone, what was asked of it, and for how long. Of

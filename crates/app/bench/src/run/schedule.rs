@@ -219,22 +219,8 @@ mod tests {
     use super::*;
 
     fn options(size: Size) -> GuardOptions {
-        GuardOptions {
-            service: quell_service::ServiceSpec::Search(quell_service::SearchParams::default()),
-            loads: vec![0.3, 0.6],
-            laws: vec![Contender::Alone, Contender::None, Contender::OsOnly, Contender::Quell],
-            polluters: vec![Mix::Mix],
-            percentile: 95.0,
-            size,
-            network: false,
-            crowd: false,
-            seed: 1,
-            law_parameters: String::new(),
-            json: None,
-            report: None,
-            before_cell: None,
-            program: "quell".into(),
-        }
+        let laws = [Contender::Alone, Contender::None, Contender::OsOnly, Contender::Quell];
+        GuardOptions::search(&[0.3, 0.6], &laws, Mix::Mix, size, "quell".into())
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! CPUs. It gets that as a CPU bandwidth of a short period, so that what it does is spread thinly,
 //! and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks
 //! show it within seconds, and the next term is twice as long. Who stops working, or leaves, is
-//! free at once. Who works in bursts is limited for many of them ([`terms`]).
+//! free at once. Who works in bursts is limited for many of them ([`terms`]). Meanwhile the victim is
+//! served first, as long as it takes no more than its share ([`first`]).
 //!
 //! # Units
 //! CPUs; slowdowns as factors; seconds.
@@ -32,8 +33,8 @@
 //! Without CPU bandwidth a culprit is named and not limited. See `who` for the rest.
 //!
 //! **Invariants**, checked after every step of every fault run (`quell-faults`). Only CPU bandwidth
-//! is written, and only of groups that were named; nobody is limited to less than `least_cpus`;
-//! services are never limited.
+//! is written of groups, and only of those that were named, and only weights of services; nobody is
+//! limited to less than `least_cpus`; services are never limited.
 //!
 //! | rule | when | what |
 //! |---|---|---|
@@ -41,21 +42,25 @@
 //! | `look`, `look-now`, `relieve`, `burst` | a question is open | see `who` |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
+//! | `served-first` | somebody is limited for its sake, and it uses no more than its fair share | the victim's weight |
+//! | `served-again`, `greedy`, `unseen` | nobody is any more; it uses more; nobody sees what it uses | its weight is as it was |
 //! | `idle` | used less than half of its budget for 10 s, or for three times as long as its bursts are apart | the same |
 //!
 //! Source; issue "Name the polluter and limit only it" (duty steering).
 
+mod first;
 mod terms;
 
 use crate::ledger::{Ledger, Reason};
 use crate::parts::{check, short_period};
 use crate::who::{Who, WhoParams};
 use crate::{Needs, Policy};
+use first::{First, Serve};
 use quell_model::blame::{Finding, Standing};
 use quell_types::{Input, Knob, Observation, Proposal, Setting, Setup, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use terms::{Charge, Terms};
 
@@ -77,6 +82,9 @@ pub struct CulpritParams {
     pub held_share_frac: f64,
     /// Groups that are named, but never limited.
     pub spared: Vec<String>,
+    /// Weight of a victim while somebody is limited for its sake and it uses no more than its fair
+    /// share of the CPUs: it is served first. 100 is the usual weight, and changes nothing.
+    pub victim_weight: u32,
     /// Whether a reporter tells what a culprit takes: short bursts on a CPU that is idle, at most
     /// 1 % of it. For `quell who` too.
     pub reporters: bool,
@@ -92,6 +100,7 @@ impl Default for CulpritParams {
             longest_term_s: 600.0,
             held_share_frac: 0.01,
             spared: Vec::new(),
+            victim_weight: 10_000,
             reporters: true,
         }
     }
@@ -104,6 +113,7 @@ impl CulpritParams {
     /// If one lies out of range, or the longest term is shorter than the first.
     pub fn validate(&self) -> Result<(), String> {
         check(1.01..=10.0, &[("bearable_ratio", self.bearable_ratio)])?;
+        check(f64::from(USUAL_WEIGHT)..=10_000.0, &[("victim_weight", self.victim_weight.into())])?;
         check(0.001..=64.0, &[("least_cpus", self.least_cpus)])?;
         check(1.0..=1000.0, &[("quota_period_ms", self.quota_period_ms as f64)])?;
         check(1.0..=86_400.0, &[("term_s", self.term_s)])?;
@@ -112,11 +122,15 @@ impl CulpritParams {
     }
 }
 
+/// That of a group of which nobody said anything.
+const USUAL_WEIGHT: u32 = 100;
+
 /// See the module.
 pub(crate) struct Culprit {
     params: CulpritParams,
     who: Who,
     terms: Terms,
+    first: First,
     ledger: Ledger,
 }
 
@@ -132,6 +146,7 @@ impl Culprit {
         Self {
             who: Who::within(NAME, looks),
             terms: Terms::new(params.term_s, params.longest_term_s),
+            first: First::default(),
             ledger: Ledger::new(NAME),
             params,
         }
@@ -179,8 +194,41 @@ impl Culprit {
         self.ledger.set(setup, knob, to, &Reason::polluter("convicted", inputs));
     }
 
+    /// Those for whose sake somebody is named.
+    fn victims_of(&self, name: &Tenant) -> BTreeSet<Tenant> {
+        let named = |finding: &Finding| {
+            finding.culprits.iter().any(|c| c.status == Standing::Named && c.workload == *name)
+        };
+        let findings = self.who.findings();
+        findings.into_iter().filter(|(_, f)| named(f)).map(|(victim, _)| victim).collect()
+    }
+
+    /// Raises and gives back the weights of victims.
+    fn serve(&mut self, setup: &Setup, seen: &Observation) {
+        if self.params.victim_weight <= USUAL_WEIGHT {
+            return;
+        }
+        for (victim, serve) in self.first.follow(setup.managed_cpus.len() as f64, seen) {
+            let knob = Knob::CpuWeight { tenant: victim };
+            match serve {
+                Serve::First { used_cpus, share_cpus } => {
+                    let inputs = vec![
+                        Input::new("used_cpus", used_cpus),
+                        Input::new("share_cpus", share_cpus),
+                    ];
+                    let to = Setting::Weight(self.params.victim_weight);
+                    self.ledger.set(setup, knob, to, &Reason::polluter("served-first", inputs));
+                }
+                Serve::AsUsual(rule) => {
+                    self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
+                }
+            }
+        }
+    }
+
     fn free(&mut self, name: &Tenant, rule: &'static str) {
         self.who.forget(name);
+        self.first.freed(name);
         let knob = Knob::CpuBandwidth { tenant: name.clone() };
         self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
     }
@@ -206,12 +254,14 @@ impl Policy for Culprit {
         let charges = self.charges(setup, seen);
         for (name, budget_cpus) in self.terms.convict(seen.time, &charges) {
             self.limit(setup, &name, budget_cpus);
+            self.first.convicted(&name, self.victims_of(&name));
         }
         let used: BTreeMap<Tenant, f64> =
             seen.batch.keys().filter_map(|n| Some((n.clone(), used_cpus(seen, n)?))).collect();
         for (name, rule) in self.terms.end(seen.time, &used) {
             self.free(&name, rule);
         }
+        self.serve(setup, seen);
         proposals.extend(self.ledger.drain());
         proposals
     }

@@ -67,6 +67,32 @@ fn whom_the_configuration_spares_is_named_and_not_limited() {
     assert!(limited(&world).is_empty());
 }
 
+fn weight(world: &World<Culprit>) -> Option<u32> {
+    match world.standing.settings.get(&Knob::CpuWeight { tenant: "web".into() }) {
+        Some(Setting::Weight(weight)) => Some(*weight),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_victim_is_served_first_exactly_while_somebody_is_limited_for_its_sake() {
+    let mut world = world(&[("c", 0.5)], 6);
+    for _ in 0..2400 {
+        world.step();
+        assert_eq!(weight(&world).is_some(), limited(&world) == ["c"]);
+    }
+    assert!(world.standing.rules.iter().any(|rule| rule == "served-first"));
+    assert!(world.standing.rules.iter().any(|rule| rule == "served-again"));
+}
+
+#[test]
+fn the_usual_weight_serves_nobody_first() {
+    let params = CulpritParams { victim_weight: 100, ..CulpritParams::default() };
+    let mut world = World::new(Culprit::new(params), &[("c", 0.5)], 6);
+    world.run(12.0);
+    assert_eq!((limited(&world), weight(&world)), (vec!["c"], None));
+}
+
 #[test]
 fn the_period_is_as_long_as_the_least_quota_needs() {
     let range =
@@ -85,4 +111,5 @@ fn parameters_out_of_range_are_refused() {
     };
     assert!(bad(|p| p.bearable_ratio = 1.0).contains("bearable_ratio"));
     assert!(bad(|p| p.longest_term_s = 5.0).contains("longest_term_s"));
+    assert!(bad(|p| p.victim_weight = 99).contains("victim_weight"));
 }
