@@ -104,6 +104,11 @@ TEXTS = {
         "1min 1s 500ms",
     ],
     "proc_files": ["32K", "1M\n", "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 12 3 0 0 20 0 1 0 99 0 0\n"],
+    "kernel_log": [
+        "4,812,5130412,-;x86/split lock detection: #AC: a/4211 took a split_lock trap at address: 0x40",
+        "4,813,5,-,caller=T7;x86/split lock detection: #DB: CPU 0/KVM/7 took a bus_lock trap at address: 0x7f",
+        "6,814,1,-;eth0: link up\n SUBSYSTEM=net\n",
+    ],
     "schemata": ["Unavailable", "12345\n", "mon_L3_00", "[mbm_event]\ndefault\n"],
     "listening": [
         "   0: 0100007F:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 12 1 0",

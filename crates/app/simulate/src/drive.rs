@@ -3,6 +3,7 @@
 //! sample → decide → write down → act. Full samples come each second, fast ones between them where
 //! the law steps that often. Faults of the scenario are thrown between engine and server.
 
+use crate::accused::Accused;
 use crate::journal::Journal;
 use crate::stage::{ChosenLaw, Event, Stage, What};
 use anyhow::anyhow;
@@ -58,6 +59,7 @@ pub(crate) struct Drive {
     last: Option<Rc<Sample>>,
     refusals: Vec<Outcome>,
     pub(crate) counts: Counts,
+    pub(crate) accused: Accused,
     pub(crate) journal: Journal,
     /// What the law does without on this machine.
     pub(crate) degraded: Vec<String>,
@@ -87,6 +89,7 @@ impl Drive {
             last: None,
             refusals: Vec::new(),
             counts: Counts::default(),
+            accused: Accused::default(),
             journal: Journal::new(keep_journal),
             degraded: degraded(&server, &stage)?,
             engine: engine(&server, &law)?,
@@ -128,6 +131,7 @@ impl Drive {
         self.counts.experiments += sample.experiments.len() as u64;
         let decision = self.engine.step(&sample);
         self.journal.append(&decision.entry);
+        self.accused.see(&self.engine.findings());
         let is_write = |action: &&Action| matches!(action, Action::Set { .. });
         let writes = decision.actions.iter().filter(is_write).count() as u64;
         self.counts.writes += writes;

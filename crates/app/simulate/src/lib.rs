@@ -9,6 +9,7 @@
 //! Invariant: wiring only. The server is `quell-sim`'s, which knows no policy; laws and engine are
 //! those of `quell guard`; a scenario that is played twice gives the same journals to the byte.
 
+mod accused;
 mod alone;
 mod drive;
 mod figure;

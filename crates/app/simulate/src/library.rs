@@ -23,6 +23,7 @@ library![
     "A-E3",
     "A-E4",
     "A-calm",
+    "A-pulse",
     "A-ratelimit",
     "V-E1",
     "V-E2",

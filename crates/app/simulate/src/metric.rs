@@ -52,6 +52,8 @@ pub(crate) const TENANT: &[(&str, &str)] = &[
     ("traffic_mb_per_s", "memory traffic"),
     ("llc_mb", "last-level cache held at the end"),
     ("sent_mbit_per_s", "bits sent"),
+    ("named_frac", "share of steps in which a law names it for slowing a service"),
+    ("accused_frac", "the same, named or suspected"),
 ];
 
 /// Of these, those that are known window by window. `slack_frac` is then that of the service that is

@@ -1,5 +1,6 @@
 //! Plays one point: the loop, windows, and every metric by name.
 
+use crate::accused::Accused;
 use crate::alone::{Alone, Pace};
 use crate::drive::{Counts, Drive};
 use crate::over_time::OverTime;
@@ -65,6 +66,8 @@ struct Gathered {
     windows: Vec<Window>,
     /// Counts over the measured part.
     counts: Counts,
+    /// Who was accused before the measured part, and at its end.
+    accused: [Accused; 2],
     /// Knobs that stand otherwise than at the start.
     turned: usize,
     blocked_frac: f64,
@@ -102,7 +105,7 @@ fn gather(drive: &mut Drive, stage: &Stage, services: &[ServiceSpec]) -> anyhow:
     let timing = stage.timing;
     let (begin, end) = (timing.warm.as_secs(), (timing.warm + timing.span).as_secs());
     let (mut first, mut then) = (None, None::<Snapshot>);
-    let (mut windows, mut before) = (Vec::new(), Counts::default());
+    let (mut windows, mut before) = (Vec::new(), (Counts::default(), Accused::default()));
     let start = drive.truth().knobs;
     loop {
         let step = drive.step()?;
@@ -115,7 +118,7 @@ fn gather(drive: &mut Drive, stage: &Stage, services: &[ServiceSpec]) -> anyhow:
         match &then {
             Some(then) => windows.push(Window::between(then, &now, services)),
             None => {
-                before = drive.counts;
+                before = (drive.counts, drive.accused.clone());
                 first = Some(now.clone());
             }
         }
@@ -124,8 +127,17 @@ fn gather(drive: &mut Drive, stage: &Stage, services: &[ServiceSpec]) -> anyhow:
             let truth = drive.truth();
             let turned = truth.knobs.iter().filter(|(k, to)| start.get(k) != Some(to)).count();
             let blocked_frac = truth.blocked.iter().copied().fold(0.0, f64::max);
-            let counts = drive.counts.since(before);
-            return Ok(Gathered { first, last: now, windows, counts, turned, blocked_frac });
+            let counts = drive.counts.since(before.0);
+            let accused = [before.1, drive.accused.clone()];
+            return Ok(Gathered {
+                first,
+                last: now,
+                windows,
+                counts,
+                accused,
+                turned,
+                blocked_frac,
+            });
         }
         then = Some(now);
     }
@@ -223,6 +235,10 @@ fn measure_tenants(played: &mut Played, stage: &Stage, of: &Gathered) {
         put("traffic_mb_per_s", get(&traffic) / 1e6);
         put("sent_mbit_per_s", get(&sent) * 8e-6);
         put("llc_mb", held / 1e6);
+        let [before, after] = &of.accused;
+        let [named, accused] = after.shares(before, &name);
+        put("named_frac", named);
+        put("accused_frac", accused);
         if done > 0.0 {
             put("cpi", cpus * base_hz / done);
         }

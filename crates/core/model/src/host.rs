@@ -43,6 +43,7 @@ impl HostCounters {
             cpu_busy: self.cpu_busy.rates(time, &reading.cpu_busy_ns).map(|busy| {
                 busy.into_iter().map(|(cpu, ns)| (cpu, Fraction((ns / 1e9).min(1.0)))).collect()
             }),
+            lock_traps: reading.lock_traps.clone(),
         }
     }
 

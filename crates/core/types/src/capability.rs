@@ -52,6 +52,7 @@ pub enum CapabilityKind {
     PerfHardwareEvents,
     PerfSoftwareEvents,
     BusLocks,
+    LockTraps,
     ResctrlCat,
     ResctrlCdp,
     ResctrlMba,

@@ -141,6 +141,9 @@ pub struct HostObservation {
     pub temperature: Reading<BTreeMap<u32, Celsius>>,
     /// Use by CPU, 0..1.
     pub cpu_busy: Reading<BTreeMap<u32, Fraction>>,
+    /// Split and bus locks of each tenant that the kernel told of, since its log was first read
+    /// (see [`HostReading::lock_traps`](crate::HostReading::lock_traps)).
+    pub lock_traps: Reading<BTreeMap<Tenant, u64>>,
 }
 
 /// A shaped link as a policy sees it.

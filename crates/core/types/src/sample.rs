@@ -164,6 +164,11 @@ pub struct HostReading {
     /// Time in which each CPU ran something, in nanoseconds since boot.
     #[serde(default = "unrecorded")]
     pub cpu_busy_ns: Reading<BTreeMap<u32, u64>>,
+    /// Split and bus locks of each tenant that the kernel trapped and wrote to its log since that was
+    /// first read; who made none is left out. It tells each thread's first, and not more than a few
+    /// in a second: who made any at all, not how many.
+    #[serde(default = "unrecorded")]
+    pub lock_traps: Reading<BTreeMap<Tenant, u64>>,
 }
 
 impl HostReading {
@@ -180,6 +185,7 @@ impl HostReading {
             bus_locks: Err(gap.clone()),
             temperature: Err(gap.clone()),
             cpu_busy_ns: Err(gap.clone()),
+            lock_traps: Err(gap.clone()),
         }
     }
 }

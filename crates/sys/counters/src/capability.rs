@@ -1,5 +1,6 @@
 //! Lines of `quell doctor`.
 
+use crate::kernel_log;
 use crate::{
     BusLocks, ClockModulation, Cpufreq, IdleStates, PmuProbe, Rapl, Thermal, kernel_brake, msr_cpus,
 };
@@ -25,6 +26,11 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
             "faults and switches come from cgroup files alone",
         ),
         report(Kind::BusLocks, bus_locks(root), "law bus-lock sees no locks and holds nobody back"),
+        report(
+            Kind::LockTraps,
+            kernel_log::told(root),
+            "who makes split locks at all is told by looks alone",
+        ),
         report(
             Kind::PowerReading,
             power(root),

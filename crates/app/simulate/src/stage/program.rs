@@ -4,7 +4,7 @@ use crate::text::{ScenarioError, Statement, Word, duration, number, size, unknow
 use quell_sim::{MissCurve, PROGRAMS, Phase, Program, program};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "like",
     "phase",
     "base_cpi",
@@ -16,6 +16,7 @@ const KEYS: [&str; 14] = [
     "activity",
     "split_locks_per_s",
     "egress_per_ki",
+    "send_bytes",
     "threads",
     "memory",
     "instructions",
@@ -94,6 +95,7 @@ fn set(program: &mut Program, key: &Word, value: &Word) -> Result<(), ScenarioEr
         "activity" => phase.activity = number(value)?,
         "split_locks_per_s" => phase.split_locks_per_s = number(value)?,
         "egress_per_ki" => phase.egress_per_ki = number(value)?,
+        "send_bytes" => phase.send_bytes = size(value)? as f64,
         _ => return Err(unknown(key, "word", KEYS)),
     }
     Ok(())

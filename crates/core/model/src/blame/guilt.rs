@@ -83,6 +83,9 @@ pub struct Guilt {
     /// Of the hypotheses, summing to 1: reckoned once each time they change, since asking about
     /// every suspect is what is done most.
     weights: Vec<f64>,
+    /// ln of how many times as likely others' word makes a suspect's guilt, in the suspects' order;
+    /// empty where nobody said anything.
+    hearsay_ln: Vec<f64>,
     time: Option<Time>,
 }
 
@@ -96,6 +99,7 @@ impl Guilt {
             experiments: Vec::new(),
             hypotheses: Vec::new(),
             weights: Vec::new(),
+            hearsay_ln: Vec::new(),
             time: None,
         };
         guilt.hypotheses = guilt.assumed(0);
@@ -119,6 +123,10 @@ impl Guilt {
         }
         let seen = |s: &Tenant| self.index(s).map_or(0, |index| self.experiments[index]);
         self.experiments = suspects.iter().map(seen).collect();
+        if !self.hearsay_ln.is_empty() {
+            let said = |s: &Tenant| self.index(s).map_or(0.0, |index| self.hearsay_ln[index]);
+            self.hearsay_ln = suspects.iter().map(said).collect();
+        }
         self.hypotheses = hypotheses;
         self.suspects = suspects.to_vec();
         self.level();
@@ -130,6 +138,28 @@ impl Guilt {
         let others: Vec<Tenant> = all.iter().filter(|s| *s != suspect).cloned().collect();
         self.keep(&others);
         self.keep(&all);
+    }
+
+    /// Others' word about suspects: ln of how many times as likely it makes the guilt of each. It
+    /// stands beside what was measured until it is said anew, so nothing of it adds up.
+    pub fn hear(&mut self, hearsay_ln: &BTreeMap<Tenant, f64>) {
+        let said = |s: &Tenant| hearsay_ln.get(s).copied().unwrap_or(0.0);
+        let all: Vec<f64> = self.suspects.iter().map(said).collect();
+        let all = if all.iter().all(|ln| *ln == 0.0) { Vec::new() } else { all };
+        if all != self.hearsay_ln {
+            self.hearsay_ln = all;
+            self.weigh();
+        }
+    }
+
+    /// The share of a suspect's guilt that is left without others' word about it; 1 where there is none.
+    #[must_use]
+    pub fn unheard_frac(&self, suspect: &Tenant) -> f64 {
+        let Some(index) = self.index(suspect) else { return 1.0 };
+        let Some(ln) = self.hearsay_ln.get(index).filter(|ln| **ln != 0.0) else { return 1.0 };
+        let guilt: f64 = self.against(index).map(|place| self.weights[place]).sum();
+        // Every hypothesis that holds it guilty has the same factor, so odds have it too.
+        1.0 / (guilt + (1.0 - guilt) * libm::exp(*ln))
     }
 
     /// Lets time pass: evidence grows old.
@@ -235,8 +265,12 @@ impl Guilt {
     }
 
     fn weigh(&mut self) {
+        let said = |h: &Hypothesis| -> f64 {
+            h.members().iter().filter_map(|member| self.hearsay_ln.get(*member)).sum()
+        };
         self.weights.clear();
-        self.weights.extend(self.hypotheses.iter().map(|h| libm::exp(h.weight_ln)));
+        let weights = self.hypotheses.iter().map(|h| libm::exp(h.weight_ln + said(h)));
+        self.weights.extend(weights);
         let sum: f64 = self.weights.iter().sum();
         self.weights.iter_mut().for_each(|weight| *weight /= sum);
     }

@@ -2,7 +2,8 @@
 //!
 //! Naming needs three things: the guilt must be as good as certain, the suspect must have been held
 //! at least twice (one look may have gone wrong), and its part of the harm must be worth it.
-//! Everything less is a suspicion. Who has the CPU that the victim stands ready for is named on what
+//! Everything less is a suspicion; so is a bus
+//! lock that the kernel trapped ([`Traps`](super::Traps)), while bus locks are told to do harm. Who has the CPU that the victim stands ready for is named on what
 //! the scheduler says, without experiments, if besides it asks for more than its turn: it never sleeps,
 //! not even with most of a CPU ([`rivals`](super::rivals())), and asks for half of what any other
 //! asks for that the victim stands behind.
@@ -45,6 +46,9 @@ pub struct Evidence<'a> {
     pub cpus: &'a BTreeMap<Tenant, f64>,
     /// Those whom correlation suspects.
     pub correlated: &'a [(Tenant, f64)],
+    /// Those whom the kernel trapped making a bus lock, where somebody else tells that bus locks hold
+    /// everybody's accesses back.
+    pub lockers: &'a [Tenant],
     /// Behind whom its threads stand.
     pub waiting: &'a Waiting,
 }
@@ -111,15 +115,17 @@ fn share_in_words(sharing: &[Culprit], cause: Cause) -> Option<String> {
 
 /// Everybody of whom something is to be said, each once: by the stronger evidence.
 fn accused(evidence: &Evidence<'_>, stood: Vec<Stood>, params: &FindingParams) -> Vec<Culprit> {
-    let Evidence { work: guilt, latency, cpus, correlated, .. } = *evidence;
+    let Evidence { work: guilt, latency, cpus, correlated, lockers, .. } = *evidence;
     let whole = guilt.foretell(cpus);
     let one = |(tenant, cpus): (&Tenant, &f64)| culprit(guilt, tenant, *cpus, whole, params);
     let mut culprits: Vec<Culprit> = cpus.iter().filter_map(one).collect();
     let place = |culprits: &[Culprit], t: &Tenant| culprits.iter().position(|c| c.workload == *t);
-    for (tenant, _) in correlated {
+    let locked = lockers.iter().map(|tenant| (tenant, Resource::BusLock));
+    let varied = correlated.iter().map(|(tenant, _)| (tenant, Resource::Memory));
+    for (tenant, resource) in locked.chain(varied) {
         let acquitted = guilt.belief(tenant).is_some_and(|b| b.experiments > 0);
         if !acquitted && place(&culprits, tenant).is_none() {
-            culprits.push(by_correlation(guilt, tenant, cpus, params));
+            culprits.push(Culprit { resource, ..by_signs(guilt, tenant, cpus, params) });
         }
     }
     for stood in stood_behind(evidence, stood) {
@@ -160,7 +166,8 @@ pub(super) fn culprit(
         return None;
     }
     let confidence = guilt.harmful(tenant, cpus, params.least_ln);
-    if confidence < params.suspected_frac {
+    // Others' word makes surer, and accuses nobody by itself.
+    if confidence * guilt.unheard_frac(tenant) < params.suspected_frac {
         return None;
     }
     let effect_ln = belief.harm * cpus;
@@ -223,7 +230,7 @@ fn crowding(
 }
 
 /// Somebody of whom no experiment says anything yet. How much harm it does is not known.
-fn by_correlation(
+fn by_signs(
     guilt: &Guilt,
     tenant: &Tenant,
     cpus: &BTreeMap<Tenant, f64>,
@@ -305,6 +312,9 @@ fn in_words(culprit: &Culprit) -> String {
         );
     }
     match experiments {
+        0 if *resource == Resource::BusLock => format!(
+            "bus locks hold accesses back, and the kernel trapped {workload} making some; it was never held"
+        ),
         0 => format!("{workload} was busy when the victim was slow; it was never held"),
         _ => format!(
             "held {experiments} times, {workload} made the victim {slowdown:.2} times as slow \

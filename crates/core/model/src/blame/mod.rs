@@ -39,7 +39,8 @@
 //! *suspected*.
 //!
 //! Over what they fight, counters would say. Where there are none a reporter does ([`Signature`]): short
-//! bursts of timed accesses on a CPU that is idle anyway. It names nobody.
+//! bursts of timed accesses on a CPU that is idle anyway. It names nobody. Where the kernel traps bus locks
+//! it tells who made any ([`Traps`]): that says whom to look at first, and names nobody either.
 //!
 //! A victim that is slow for moments only is looked at in these, by hypotheses of their own
 //! ([`Pulses`]): what is seen between them would acquit whoever makes them.
@@ -81,6 +82,7 @@ mod pulses;
 mod reported;
 mod rivals;
 mod signature;
+mod traps;
 mod waiting;
 
 pub use choose::{Candidate, ChooseParams, choose};
@@ -90,7 +92,8 @@ pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal, doses};
 pub use pulses::{Felt, PulseParams, Pulses};
-pub use reported::report;
+pub use reported::{counts_much, report};
 pub use rivals::{Rival, parts, rivals, undecided};
 pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};
+pub use traps::{TrapParams, Traps};
 pub use waiting::{Crowding, Demand, Waiting, WaitingParams};

@@ -190,6 +190,11 @@ impl Pulses {
         self.height.remove(suspect);
     }
 
+    /// Others' word about suspects, as [`Guilt::hear`] takes it.
+    pub fn hear(&mut self, hearsay_ln: &BTreeMap<Tenant, f64>) {
+        self.guilt.hear(hearsay_ln);
+    }
+
     /// Time passes, whether requests come or not: what is old counts less, and a moment whose end
     /// nobody saw is none.
     pub fn fade(&mut self, now: Time) {

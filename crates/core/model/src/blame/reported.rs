@@ -12,6 +12,12 @@ use super::signature::{Contention, Signature};
 /// each, they take less than a ten-thousandth of the time.
 const FEW_LOCKS_PER_S: f64 = 100.0;
 
+/// Whether so many bus locks a second, of all CPUs together, hold anybody back.
+#[must_use]
+pub fn counts_much(locks_per_s: f64) -> bool {
+    locks_per_s >= FEW_LOCKS_PER_S
+}
+
 /// Tells a finding what a reporter saw; `locks_per_s` are the bus locks that the processor counts,
 /// none where it does not.
 pub fn report(finding: &mut Finding, signature: &Signature, locks_per_s: Option<f64>) {
@@ -19,7 +25,7 @@ pub fn report(finding: &mut Finding, signature: &Signature, locks_per_s: Option<
     if signature.contention.is_none() && !harmed {
         return;
     }
-    let counted = locks_per_s.filter(|per_s| *per_s < FEW_LOCKS_PER_S);
+    let counted = locks_per_s.filter(|per_s| !counts_much(*per_s));
     let denied = counted.filter(|_| signature.contention == Some(Contention::BusLocks));
     finding.evidence.push(in_words(signature, denied));
     if denied.is_some() {

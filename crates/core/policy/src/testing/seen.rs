@@ -25,6 +25,7 @@ fn silent_host() -> HostObservation {
         bus_locks_per_s: unset(),
         temperature: unset(),
         cpu_busy: unset(),
+        lock_traps: unset(),
     }
 }
 

@@ -5,9 +5,11 @@ use super::{Standing, at, observe, setup};
 use crate::Policy;
 use quell_model::blame::{Finding, Standing as Status};
 use quell_types::{
-    ChipTrace, Experiment, ExperimentTrace, Gap, RequestReading, Setup, Tenant, Wish,
+    ChipTrace, Experiment, ExperimentTrace, Gap, Input, Reading, RequestReading, Setup, Tenant,
+    Wish,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -27,6 +29,10 @@ pub(crate) struct World<P> {
     /// How limits stand.
     pub(crate) standing: Standing,
     pub(crate) on_its_way: Option<Experiment>,
+    /// What the kernel trapped so far.
+    pub(crate) lock_traps: Reading<BTreeMap<Tenant, u64>>,
+    /// Inputs of each look, and who was held.
+    pub(crate) looks: Vec<(Vec<Input>, Vec<Tenant>)>,
     /// For how long each group was held.
     pub(crate) held_s: BTreeMap<Tenant, f64>,
     seed: u64,
@@ -42,6 +48,8 @@ impl<P: Policy> World<P> {
             harm_ln: culprits.iter().map(|(name, ln)| ((*name).into(), *ln)).collect(),
             standing: Standing::default(),
             on_its_way: None,
+            lock_traps: Err(Gap::absent("this kernel traps none")),
+            looks: Vec::new(),
             held_s: BTreeMap::new(),
             seed,
             step: 0,
@@ -116,11 +124,13 @@ impl<P: Policy> World<P> {
         }
         let mut seen = seen.done();
         seen.interval_s = STEP_S;
+        Arc::make_mut(&mut seen.host).lock_traps = self.lock_traps.clone();
         seen.experiments.extend(played);
         let proposals = self.policy.step(&self.setup, &seen);
         self.standing.take(&proposals);
         for proposal in proposals {
             if let Wish::Play(experiment) = proposal.wish {
+                self.looks.push((proposal.inputs, experiment.groups.clone()));
                 self.on_its_way = Some(experiment);
             }
         }

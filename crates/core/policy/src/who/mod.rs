@@ -16,6 +16,10 @@
 //! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
 //! (`who/reporters.rs`), at most 1 % of it. Each look takes one along into its hold.
 //!
+//! Where the kernel traps split locks, its log says who made one at all ([`quell_model::blame::Traps`]):
+//! that one is looked at first, and nobody is named for it. A look's journal entry says how many of the
+//! held were trapped, and how much that weighed.
+//!
 //! Who never sleeps beside the service may be the cause, or only starved by the others, also by those
 //! who do sleep. So the others are held for 0.2 s, and these *rivals*, as many as there are CPUs for, are
 //! watched, even if there is only one: who sleeps then gets what it wants, and is innocent; who has most
@@ -90,7 +94,7 @@ pub use params::WhoParams;
 use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
 use look::Look;
-use quell_model::blame::{Candidate, Finding};
+use quell_model::blame::{Candidate, Finding, TrapParams, Traps};
 use quell_types::{
     BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
     Time, Wish,
@@ -125,6 +129,7 @@ pub struct Who {
     /// Whether nobody was held in the last sample.
     clean: bool,
     reporters: Reporters,
+    traps: Traps,
 }
 
 impl Who {
@@ -155,6 +160,7 @@ impl Who {
             void_at: Time(0),
             next_id: 1,
             clean: true,
+            traps: Traps::new(TrapParams::default()),
         }
     }
 
@@ -162,6 +168,7 @@ impl Who {
     pub(crate) fn forget(&mut self, suspect: &Tenant) {
         self.victims.values_mut().for_each(|victim| victim.forget(suspect));
         self.reporters.forget(suspect);
+        self.traps.forget(suspect);
     }
 
     fn learn(&mut self, setup: &Setup, seen: &Observation) {
@@ -172,6 +179,7 @@ impl Who {
         self.see_relief(seen, &held);
         self.hope(seen);
         let patient = self.may_relieve(setup);
+        self.traps.learn(seen.time, &seen.host.lock_traps);
         self.victims.retain(|name, _| seen.services.contains_key(name));
         for (name, service) in &seen.services {
             if service.present.is_err() || service.restarted {
@@ -180,6 +188,7 @@ impl Who {
             let new = || Victim::new(name);
             let victim = self.victims.entry(name.clone()).or_insert_with(new);
             victim.face(&suspects);
+            victim.hear(self.traps.weights_ln());
             victim.wait_for_looks(patient);
             victim.see(seen, service, &held);
             seen.experiments.iter().for_each(|trace| victim.take(trace));
@@ -194,11 +203,19 @@ impl Who {
         self.follow(seen);
         self.reporters.learn(seen, &suspects);
         self.held_time.fill(setup, seen.time);
+        let lockers = self.lockers(&suspects);
         for (name, victim) in &mut self.victims {
             if let Some(service) = seen.services.get(name) {
-                victim.judge(seen, service, &cpus);
+                victim.judge(seen, service, &cpus, &lockers);
             }
         }
+    }
+
+    /// Suspects whom the kernel trapped, while a reporter or a counter tells that bus locks do harm.
+    fn lockers(&self, suspects: &[Tenant]) -> Vec<Tenant> {
+        let trapped = suspects.iter().filter(|s| self.traps.weights_ln().contains_key(*s));
+        let told = self.reporters.tells_of_bus_locks();
+        trapped.filter(|_| told).cloned().collect()
     }
 
     /// Who was held, or may have been, since the last sample: by a look of this law, or by one of
@@ -294,10 +311,11 @@ impl Who {
         chip_us: u64,
         groups: Vec<Tenant>,
     ) -> Proposal {
-        let inputs = vec![
+        let mut inputs = vec![
             Input::new("groups_count", groups.len() as f64),
             Input::new("chip_s", Duration::from_micros(chip_us).as_secs_f64()),
         ];
+        inputs.extend(self.traps.inputs(&groups));
         let experiment = Experiment {
             id: self.playing.as_ref().map_or(0, |look| look.id),
             groups,
@@ -337,6 +355,7 @@ impl Policy for Who {
         let told = |(name, victim): (&Tenant, &Victim)| {
             let mut finding = victim.finding()?;
             self.reporters.tell(&mut finding);
+            self.traps.tell(&mut finding);
             Some((name.clone(), finding))
         };
         self.victims.iter().filter_map(told).collect()

@@ -8,7 +8,9 @@
 //! much away are not heard.
 
 use super::series::Series;
-use quell_model::blame::{Contention, Finding, Reporter, Signature, SignatureParams, report};
+use quell_model::blame::{
+    Contention, Finding, Reporter, Signature, SignatureParams, counts_much, report,
+};
 use quell_types::{
     AccessTimes, Burst, CpuSet, Experiment, Input, Knob, Observation, Precedence, Proposal,
     Setting, Setup, Tenant, Time, Wish,
@@ -186,6 +188,16 @@ impl Reporters {
             rule: "burst".into(),
             inputs: self.inputs(),
         })
+    }
+
+    /// Whether somebody tells that bus locks hold accesses back: the reporter, or the processor's
+    /// counters where it has them.
+    pub(super) fn tells_of_bus_locks(&self) -> bool {
+        let told = self.signature.as_ref().and_then(|signature| signature.contention);
+        match self.locks_per_s {
+            Some(per_s) => counts_much(per_s),
+            None => told == Some(Contention::BusLocks),
+        }
     }
 
     fn pays(&self, burst: &Burst) -> bool {

@@ -271,3 +271,37 @@ fn a_service_that_works_is_looked_at_before_its_first_request_is_counted_and_a_q
     assert_eq!(named(&after_ten_seconds(0.4)[&"web".into()]), ["spin"]);
     assert!(after_ten_seconds(0.01).is_empty());
 }
+
+/// The kernel has trapped these.
+fn trapped(world: &mut World<Who>, names: &[&str]) {
+    world.lock_traps = Ok(names.iter().map(|name| ((*name).into(), 1)).collect());
+}
+
+#[test]
+fn whom_the_kernel_trapped_is_looked_at_first_and_the_journal_says_why() {
+    let mut world = world(&[("d", 0.3)], 4);
+    trapped(&mut world, &["d"]);
+    world.run(10.0);
+    let (inputs, held) = &world.looks[0];
+    assert!(held.contains(&"d".into()), "{held:?}");
+    let value = |name: &str| inputs.iter().find(|input| input.name == name).map(|i| i.value);
+    assert_eq!(value("kernel_trapped_count"), Some(1.0));
+    assert!(value("kernel_trap_ratio").unwrap() > 3.9);
+    assert_eq!(world.named(), ["d"]);
+    let evidence = world.finding().evidence.join("\n");
+    assert!(evidence.contains("the kernel trapped 1 split or bus locks of d"), "{evidence}");
+}
+
+#[test]
+fn whom_the_kernel_trapped_is_not_named_for_what_another_does_or_nobody() {
+    for seed in 1..=20 {
+        let mut calm = world(&[], seed);
+        trapped(&mut calm, &["a", "e"]);
+        calm.run(25.0);
+        assert_eq!(calm.named(), Vec::<String>::new(), "seed {seed}");
+        let mut harmed = world(&[("c", 0.3)], seed);
+        trapped(&mut harmed, &["a"]);
+        harmed.run(10.0);
+        assert_eq!(harmed.named(), ["c"], "seed {seed}");
+    }
+}

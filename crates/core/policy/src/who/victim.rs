@@ -100,6 +100,12 @@ impl Victim {
         self.waiting.forget(suspect);
     }
 
+    /// Hears others' word about suspects: ln of how many times as likely it makes their guilt.
+    pub(super) fn hear(&mut self, hearsay_ln: &BTreeMap<Tenant, f64>) {
+        self.work.guilt.hear(hearsay_ln);
+        self.pulses.hear(hearsay_ln);
+    }
+
     /// Learns from a look.
     pub(super) fn take(&mut self, trace: &ExperimentTrace) {
         self.work.take(trace);
@@ -209,13 +215,14 @@ impl Victim {
         self.requests_per_s.is_none() && service.qps.is_ok() && !works
     }
 
-    /// Says what is known now; nothing before any request was seen, or any wait of a service whose
+    /// Says what is known now, where the kernel trapped these `lockers` and bus locks do harm; nothing before any request was seen, or any wait of a service whose
     /// requests nobody counts.
     pub(super) fn judge(
         &mut self,
         seen: &Observation,
         service: &ServiceObservation,
         cpus: &BTreeMap<Tenant, f64>,
+        lockers: &[Tenant],
     ) {
         self.work.guilt.fade(seen.time);
         self.latency.guilt.fade(seen.time);
@@ -232,7 +239,7 @@ impl Victim {
         let correlated = self.cpi2.suspected();
         let (work, latency) = (&self.work.guilt, &self.latency.guilt);
         let waiting = &self.waiting;
-        let evidence = Evidence { work, latency, cpus, correlated: &correlated, waiting };
+        let evidence = Evidence { work, latency, cpus, correlated: &correlated, lockers, waiting };
         let mut finding = judge(&evidence, &signs, &self.params);
         self.pulses.tell(&mut finding, &self.params);
         self.finding = Some(finding);

@@ -52,6 +52,12 @@ pub(crate) fn of(machine: &Machine, has_links: bool) -> Vec<CapabilityReport> {
             "nothing counts them here",
             "nobody is held back for them",
         ),
+        if_there(
+            Kind::LockTraps,
+            machine.bus_lock_limit.is_some(),
+            "the simulated kernel traps no bus locks",
+            "nobody is suspected for them beforehand",
+        ),
         if_there(Kind::Thermal, machine.power_sensor, rdt, "no law acts on it"),
     ]);
     all

@@ -72,7 +72,18 @@ impl Body {
                 .powered(world.machine.power_sensor, "temperature")
                 .map(|s| (0..).zip(s.celsius().into_iter().map(Celsius)).collect()),
             cpu_busy_ns: Ok((0..).zip(world.cpus.iter().map(|cpu| cpu.busy_ns)).collect()),
+            lock_traps: self.lock_traps(),
         }
+    }
+
+    /// Who made a bus lock at all, where the kernel traps them.
+    fn lock_traps(&self) -> Reading<BTreeMap<Tenant, u64>> {
+        if self.world.machine.bus_lock_limit.is_none() {
+            return Err(Gap::absent("the simulated kernel traps no bus locks"));
+        }
+        let tenants = self.tenants.iter().zip(&self.world.groups);
+        let made = tenants.filter(|(_, group)| group.bus_locks >= 1.0);
+        Ok(made.map(|(name, _)| (name.clone(), 1)).collect())
     }
 
     fn bus_locks(&self) -> Reading<BTreeMap<u32, u64>> {

@@ -122,6 +122,18 @@ fn event_of(vendor: &str, family: u32, model: u32) -> Reading<Event> {
 /// What the kernel does about split and bus locks by itself. It counts them nowhere.
 #[must_use]
 pub fn kernel_brake(root: &Path) -> String {
+    match kernel_traps(root) {
+        Ok(how) => format!("the kernel traps such locks ({how}) and counts none"),
+        Err(Gap::Absent(why)) => why,
+        Err(other) => other.to_string(),
+    }
+}
+
+/// How the kernel traps split and bus locks.
+///
+/// # Errors
+/// Absent if the processor cannot tell it of them, or it was told not to.
+pub(crate) fn kernel_traps(root: &Path) -> Reading<String> {
     let info = file::text(&root.join("proc/cpuinfo")).unwrap_or_default();
     let has = |flag: &str| {
         let lines = info.lines().filter(|line| line.starts_with("flags"));
@@ -130,17 +142,17 @@ pub fn kernel_brake(root: &Path) -> String {
     let told = file::text(&root.join("proc/cmdline")).unwrap_or_default();
     let told = told.split_whitespace().find_map(|word| word.strip_prefix("split_lock_detect="));
     if told == Some("off") || !(has("split_lock_detect") || has("bus_lock_detect")) {
-        return "the kernel traps no such locks here".to_owned();
+        return Err(Gap::absent("the kernel traps no such locks here"));
     }
     let mitigated = file::number(&root.join("proc/sys/kernel/split_lock_mitigate"));
-    let slows = match (told, mitigated) {
+    Ok(match (told, mitigated) {
         (Some(mode), _) if mode.starts_with("ratelimit") || mode == "fatal" => {
             format!("split_lock_detect={mode}")
         }
         (_, Ok(1)) => "split_lock_mitigate = 1: who makes one waits 10 ms".to_owned(),
+        (_, Ok(0)) => "split_lock_mitigate = 0: it warns only; 1 slows who makes them".to_owned(),
         _ => "it warns only".to_owned(),
-    };
-    format!("the kernel traps such locks ({slows}) and counts none")
+    })
 }
 
 #[cfg(test)]
@@ -202,6 +214,8 @@ mod tests {
         let off = ("proc/cmdline", "split_lock_detect=off\n");
         assert!(with("split_lock_detect", &[off, one]).contains("traps no such locks"));
         assert!(with("split_lock_detect", &[]).contains("warns only"));
+        let zero = ("proc/sys/kernel/split_lock_mitigate", "0\n");
+        assert!(with("split_lock_detect", &[zero]).contains("1 slows who makes them"));
     }
 
     /// Counting by CPU itself, by an event that every kernel has.

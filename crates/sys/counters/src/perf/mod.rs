@@ -9,6 +9,7 @@ mod probe;
 mod scale;
 mod traffic;
 
+pub(crate) use bus_locks::kernel_traps;
 pub use bus_locks::{BusLocks, kernel_brake};
 pub use check::CounterCheck;
 pub use counters::{Counters, MAX_HARDWARE, PerfError, Target};

@@ -28,7 +28,7 @@ fn after(looks: &[(&str, f64)]) -> Guilt {
 fn judged(work: &Guilt, correlated: &[(Tenant, f64)], signs: VictimSigns) -> Finding {
     let latency = &after(&[("jobs", 0.0), ("backup", 0.0)]);
     let waiting = &Waiting::new(WaitingParams::default());
-    let evidence = Evidence { work, latency, cpus: &used(), correlated, waiting };
+    let evidence = Evidence { work, latency, cpus: &used(), correlated, lockers: &[], waiting };
     judge(&evidence, &signs, &FindingParams::default())
 }
 
@@ -66,7 +66,8 @@ fn who_only_makes_it_wait_is_suspected_of_crowding() {
     let work = &after(&[("jobs", 0.0), ("backup", 0.0)]);
     let latency = &after(&[("jobs", 0.9), ("backup", 0.0), ("jobs", 0.9)]);
     let waiting = &Waiting::new(WaitingParams::default());
-    let evidence = Evidence { work, latency, cpus: &used(), correlated: &[], waiting };
+    let evidence =
+        Evidence { work, latency, cpus: &used(), correlated: &[], lockers: &[], waiting };
     let finding = judge(&evidence, &VictimSigns::default(), &FindingParams::default());
     let [culprit] = &finding.culprits[..] else { panic!("{finding:?}") };
     assert_eq!(culprit.workload, "jobs".into());
@@ -117,6 +118,7 @@ fn judged_by_waits(groups: &[(&str, f64, f64)], own: f64, signs: VictimSigns) ->
         latency: nothing,
         cpus: &cpus,
         correlated: &[],
+        lockers: &[],
         waiting: &stood(groups, own),
     };
     judge(&evidence, &signs, &FindingParams::default())
@@ -177,7 +179,8 @@ fn shown_harm_in_caches_stands_and_another_is_named_for_the_cpu() {
     let work = &after(&[("jobs", 0.3), ("backup", 0.0), ("jobs", 0.3), ("backup", 0.01)]);
     let waiting = &stood(&[("jobs", 0.1, 1.0), ("backup", 0.2, 2.0)], 0.0);
     let latency = &Guilt::new(GuiltParams::default());
-    let evidence = Evidence { work, latency, cpus: &used(), correlated: &[], waiting };
+    let evidence =
+        Evidence { work, latency, cpus: &used(), correlated: &[], lockers: &[], waiting };
     let finding = judge(&evidence, &VictimSigns::default(), &FindingParams::default());
     let mut found: Vec<_> =
         finding.culprits.iter().map(|c| (c.workload.as_str(), c.resource, c.status)).collect();
@@ -201,8 +204,14 @@ fn judged_patiently(waiting: &Waiting, groups: &[&str], signs: VictimSigns) -> F
     let patient = FindingParams { relief_patience_s: f64::INFINITY, ..FindingParams::default() };
     let nothing = &Guilt::new(GuiltParams::default());
     let cpus = groups.iter().map(|name| ((*name).into(), 0.4)).collect();
-    let evidence =
-        Evidence { work: nothing, latency: nothing, cpus: &cpus, correlated: &[], waiting };
+    let evidence = Evidence {
+        work: nothing,
+        latency: nothing,
+        cpus: &cpus,
+        correlated: &[],
+        lockers: &[],
+        waiting,
+    };
     judge(&evidence, &signs, &patient)
 }
 
