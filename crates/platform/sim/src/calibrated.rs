@@ -4,7 +4,7 @@
 mod machine;
 mod published;
 
-pub use machine::{ACCESSES_PER_KI, CHASE_INSTRUCTIONS, MachineNumbers, VM2_XEON};
+pub use machine::{ACCESSES_PER_KI, CHASE_INSTRUCTIONS, HALTED, MachineNumbers, VM2_XEON};
 pub use published::{
     HERACLES, HeraclesNumbers, MCF, MEMCACHED, McfNumbers, MemcachedNumbers, STATES, StateNumbers,
 };

@@ -24,8 +24,8 @@ mod world;
 
 pub use load::Load;
 pub use machine::{
-    Allocation, Clock, Distances, LastLevelCache, Machine, MachineError, Memory, PRESETS, Power,
-    Steal, Throttle, preset,
+    Allocation, Clock, Distances, IdleState, LastLevelCache, Late, Machine, MachineError, Memory,
+    PRESETS, Power, Steal, Throttle, preset,
 };
 pub use mask::MAX_CPUS;
 pub use scene::{Actuation, Flow, Scene, SceneError, Sensing, SimBatch, SimService};

@@ -119,6 +119,28 @@ pub struct Power {
     pub throttle_c: f64,
 }
 
+/// A state in which a core that has nothing to do saves power.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IdleState {
+    /// How long it must be expected to have nothing to do to be put into this state, in seconds.
+    pub after_s: f64,
+    /// How long it takes from there until it runs again, in seconds.
+    pub exit_s: f64,
+    /// Running time without progress after that, since caches and predictors were lost, in seconds.
+    pub cold_s: f64,
+    /// Ways out that take far longer, in virtual machines.
+    pub late: Late,
+}
+
+/// Some of a virtual machine's halted CPUs that are not run again at once by their host.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Late {
+    /// Share of all ways out, 0..1.
+    pub frac: f64,
+    /// How much longer these take on average (exponential), in seconds.
+    pub mean_s: f64,
+}
+
 /// A whole machine: every socket, node and core alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
@@ -144,6 +166,9 @@ pub struct Machine {
     pub threads_per_core: u32,
     /// Speed of a thread whose sibling is busy, as a share of that alone (S-7).
     pub smt_speed: f64,
+    /// Idle states of a core, from the first to the deepest; none = a core runs at once again, as if it
+    /// had never slept.
+    pub idle: Vec<IdleState>,
     /// Its last-level cache.
     pub cache: LastLevelCache,
     /// Cache allocation, if there.
@@ -230,6 +255,7 @@ impl Machine {
             (self.small_cores_per_domain <= self.cores_per_domain, "more slow cores than cores"),
             (self.small_core_speed > 0.0, "slow cores stand still"),
             (self.smt_speed > 0.0 && self.smt_speed <= 1.0, "smt_speed is not in 0..1"),
+            (idle_is_sound(&self.idle), "idle states must follow in time, with times of at least 0"),
             (self.cache.bytes > 0, "it has no last-level cache"),
             ((1..=63).contains(&self.cache.ways), "ways of the cache are not 1..63"),
             (self.memory.bytes_per_s > 0.0, "memory moves nothing"),
@@ -254,6 +280,15 @@ impl Machine {
         ];
         checks.iter().find(|(well, _)| !well).map_or(Ok(()), |(_, why)| Err(wrong(why)))
     }
+}
+
+fn idle_is_sound(states: &[IdleState]) -> bool {
+    let time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+    let sound = |state: &IdleState| {
+        let late = (0.0..=1.0).contains(&state.late.frac) && time(state.late.mean_s);
+        late && [state.after_s, state.exit_s, state.cold_s].into_iter().all(time)
+    };
+    states.iter().all(sound) && states.windows(2).all(|w| w[0].after_s < w[1].after_s)
 }
 
 fn turbo_is_sound(clock: &Clock) -> bool {

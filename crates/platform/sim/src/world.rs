@@ -10,6 +10,7 @@ mod agenda;
 mod cost;
 mod group;
 mod heat;
+mod idle;
 mod lock_limit;
 mod pages;
 mod pause;
@@ -89,8 +90,16 @@ pub(crate) struct Thread {
 pub(crate) struct CpuState {
     pub(crate) current: Option<usize>,
     pub(crate) queue: Vec<usize>,
-    /// Since when progress was not accounted.
+    /// Since when progress was not accounted; in the future while its core wakes.
     since: u64,
+    /// When it last fell idle.
+    idle_from: u64,
+    /// How long its spells of idleness were of late, in nanoseconds.
+    usual_idle_ns: f64,
+    /// Running time for which what runs makes no progress, since its core was cold.
+    cold_ns: f64,
+    /// Whether it polls in place of sleeping.
+    polls: bool,
     speed: f64,
     /// Speed against a fast core of its own.
     factor: f64,
@@ -205,6 +214,7 @@ pub(crate) struct World {
     /// Pages on their way.
     moves: Vec<pages::Move>,
     steals: Stream,
+    wakes: Stream,
     random: Stream,
     /// Works that ended since they were last asked for.
     pub(crate) ended: Vec<usize>,
@@ -271,6 +281,7 @@ impl World {
             stolen_ns: 0,
             moves: Vec::new(),
             steals: Stream::new(scene.seed, 2),
+            wakes: Stream::new(scene.seed, 5),
             random: Stream::new(scene.seed, 0),
             ended: Vec::new(),
             scratch: tick::Scratch::default(),

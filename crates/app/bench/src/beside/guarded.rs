@@ -11,8 +11,9 @@ use anyhow::{Context as _, anyhow};
 use quell_agent::known_laws;
 use quell_calibrate::{Twin, pair_rate};
 use quell_config::{Checked, Raw};
+use quell_platform::{Platform, Scope};
 use quell_service::WindowRule;
-use quell_sim::{Load, Program, Scene, SimBatch, SimServer, SimService, program};
+use quell_sim::{Load, Machine, Program, Scene, SimBatch, SimServer, SimService, program};
 use quell_types::{
     BatchSpec, CpuBandwidth, Knob, LogHistogram, ServiceSpec, Setting, Slo, TaskSpec, Tenant,
 };
@@ -22,7 +23,13 @@ use std::time::Duration;
 /// Each case is played with so many seeds; the median counts, as it does of rounds.
 const PLAYS: u64 = 9;
 const SEED: u64 = 7;
-/// Batch alone, in seconds.
+/// Rounds in which a request's own work is found.
+const CORRECTIONS: u32 = 3;
+/// At least this share of what was told is a request's own work, and at most this share of it is
+/// what a cold CPU costs.
+const LEAST_WORK: f64 = 0.1;
+const MOST_COLD: f64 = 0.5;
+/// Batch alone, or the service alone, in seconds.
 const ALONE_S: f64 = 20.0;
 /// The kernel takes no smaller quota, in seconds; nor a longer period.
 const LEAST_QUOTA_S: f64 = 1e-3;
@@ -59,6 +66,8 @@ pub(super) struct Guarded<'a> {
     twin: &'a Twin,
     told: &'a GuardTold,
     mix: Mix,
+    /// Its CPUs wake as cold as those of the day on which was measured.
+    machine: Machine,
     /// Instructions/s of the service alone on a CPU.
     speed: f64,
     /// Instructions/s of each polluter when the mix is alone.
@@ -68,17 +77,53 @@ pub(super) struct Guarded<'a> {
 impl<'a> Guarded<'a> {
     /// Plays batch alone, the measure of its work.
     pub(super) fn new(twin: &'a Twin, told: &'a GuardTold, mix: Mix) -> anyhow::Result<Self> {
-        let speed = pair_rate(twin.machine(), &service_program()?, None);
+        let speed = pair_rate(twin.machine(), &twin.search(), None);
         let speed = speed.context("the service cannot be played")?;
-        let mut guarded = Self { twin, told, mix, speed, alone: Vec::new() };
+        let machine = twin.machine().clone();
+        let mut guarded = Self { twin, told, mix, machine, speed, alone: Vec::new() };
+        guarded.find_cold()?;
         let counts = guarded.play((None, Contender::None), (told.settle_s, ALONE_S), SEED)?;
         guarded.alone = guarded.work_per_s(&counts);
         Ok(guarded)
     }
 
+    /// How cold CPUs wake: a request is the same work at every load, but wakes a CPU the more often
+    /// the lower the load is. What it takes more there, alone, is what cold CPUs cost. Where it takes
+    /// no more, they cost nothing.
+    fn find_cold(&mut self) -> anyhow::Result<()> {
+        let ends = self.told.loads.first().zip(self.told.loads.last());
+        let Some((low, high)) = ends.filter(|(low, high)| low.load_frac < high.load_frac) else {
+            return Ok(());
+        };
+        for _ in 0..CORRECTIONS {
+            let extra_s = |of: &Self, load: &GuardLoad| -> anyhow::Result<f64> {
+                Ok(load.work_s - of.without_waking(load)?.work_s)
+            };
+            let cold_s = self.cold_s();
+            let (at_low, at_high) = (extra_s(self, low)?, extra_s(self, high)?);
+            let per_cold = (at_low - at_high) / cold_s.max(f64::MIN_POSITIVE);
+            if per_cold <= 0.0 {
+                break;
+            }
+            let most_s = MOST_COLD * high.work_s;
+            self.set_cold(((low.work_s - high.work_s) / per_cold).clamp(0.0, most_s));
+        }
+        Ok(())
+    }
+
+    fn cold_s(&self) -> f64 {
+        self.machine.idle.last().map_or(0.0, |state| state.cold_s)
+    }
+
+    fn set_cold(&mut self, cold_s: f64) {
+        let colds = self.machine.idle.iter_mut().filter(|state| state.cold_s > 0.0);
+        colds.for_each(|state| state.cold_s = cold_s);
+    }
+
     /// Medians over seeds.
     pub(super) fn median(&self, load: &GuardLoad, law: Contender) -> anyhow::Result<Figures> {
-        let plays = (SEED..SEED + PLAYS).map(|seed| self.one(load, law, seed));
+        let load = self.without_waking(load)?;
+        let plays = (SEED..SEED + PLAYS).map(|seed| self.one(&load, law, seed));
         let plays = plays.collect::<anyhow::Result<Vec<Figures>>>()?;
         let middle = |of: fn(&Figures) -> f64| {
             let [_, median, _] = quartiles(plays.iter().map(of).collect())?;
@@ -92,6 +137,37 @@ impl<'a> Guarded<'a> {
             })
         };
         figures().context("batch did no work alone")
+    }
+
+    /// The work of a request for which its CPU time alone is what was told: a part of that is what
+    /// CPUs cost that had halted.
+    fn without_waking(&self, told: &GuardLoad) -> anyhow::Result<GuardLoad> {
+        let mut load = *told;
+        for _ in 0..CORRECTIONS {
+            let beyond_s = self.cpu_alone_s(&load)? - told.work_s;
+            load.work_s = (load.work_s - beyond_s).max(LEAST_WORK * told.work_s);
+        }
+        Ok(load)
+    }
+
+    /// CPU time of a request with nobody but the generator beside.
+    fn cpu_alone_s(&self, load: &GuardLoad) -> anyhow::Result<f64> {
+        let mut server = SimServer::new(&self.scene(Some(load), SEED)?)?;
+        if let Some(cpus) = generator_cpus(Some(load)) {
+            hold_generator(&mut server, cpus)?;
+        }
+        let mut count = |seconds: f64| -> anyhow::Result<(u64, u64)> {
+            let sample = server.sample(Duration::from_secs_f64(seconds), Scope::Full)?;
+            let reading = sample.tenants.get(&SERVICE.into()).context("the service is gone")?;
+            let answered = reading.requests.as_ref().ok().and_then(|r| r.latency_ns.as_ref().ok());
+            let cpu_ns = server.truth().cpu_ns.get(&SERVICE.into()).copied();
+            let both = cpu_ns.zip(answered.map(LogHistogram::count));
+            both.context("the service tells nothing")
+        };
+        let (before, after) = (count(self.told.settle_s)?, count(ALONE_S)?);
+        let answered = after.1.saturating_sub(before.1);
+        anyhow::ensure!(answered > 0, "nothing was served alone");
+        Ok((after.0 - before.0) as f64 / 1e9 / answered as f64)
     }
 
     fn one(&self, load: &GuardLoad, law: Contender, seed: u64) -> anyhow::Result<Figures> {
@@ -129,7 +205,7 @@ impl<'a> Guarded<'a> {
     }
 
     fn scene(&self, load: Option<&GuardLoad>, seed: u64) -> anyhow::Result<Scene> {
-        let mut scene = Scene::new(self.twin.machine().clone(), seed);
+        let mut scene = Scene::new(self.machine.clone(), seed);
         let threads = self.mix.threads(self.told.workers as usize) as u32;
         for polluter in self.mix.parts() {
             let program = pressing(self.twin, *polluter)?;
@@ -156,7 +232,7 @@ impl<'a> Guarded<'a> {
                 peak_qps: Some(told.peak_qps),
                 links: vec![],
             },
-            program: service_program()?,
+            program: self.twin.search(),
             workers: told.workers,
             instructions: any.work_s * self.speed,
             variation: told.variation,
@@ -237,10 +313,6 @@ fn group(name: &str, max_tasks: u32, program: Option<Program>) -> SimBatch {
     let takes_tasks = max_tasks > 0;
     let spec = BatchSpec { name: name.into(), links: vec![], takes_tasks, max_tasks };
     SimBatch { spec, programs: program.into_iter().collect() }
-}
-
-fn service_program() -> anyhow::Result<Program> {
-    program("search").context("the simulator has no program search")
 }
 
 fn integer() -> anyhow::Result<Program> {

@@ -10,7 +10,7 @@ use quell_platform::{Platform as _, Scope};
 use quell_service::{
     Bench, Controls, Extent, LoadPlan, Profile, RunReport, SearchParams, ServiceSpec, Target,
 };
-use quell_sim::{Load, Program, Scene, SimBatch, SimServer, SimService, program};
+use quell_sim::{Load, Program, Scene, SimBatch, SimServer, SimService};
 use quell_types::{BatchSpec, CpuSet, Knob, LogHistogram, Setting, Slo};
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ pub(super) fn simulated(twin: &Twin, alone: SearchAlone, what: &str) -> Option<f
 /// The service in the preset, told how long a request works alone.
 fn played(twin: &Twin, alone: SearchAlone, share: f64, beside: Option<Program>) -> Option<Outcome> {
     let machine = twin.machine();
-    let program = program("search")?;
+    let program = twin.search();
     let speed = pair_rate(machine, &program, None)?;
     let mut scene = Scene::new(machine.clone(), 7);
     scene.services = vec![service(&program, alone, alone.work_s * speed, share)];

@@ -64,6 +64,12 @@ impl Twin {
         1e9 * CHASE_INSTRUCTIONS / self.rate(&chase, beside)
     }
 
+    /// The service `search` of `quell load`.
+    #[must_use]
+    pub fn search(&self) -> Program {
+        self.numbers.search()
+    }
+
     /// The stream through memory for a share of the time.
     #[must_use]
     pub fn stream(&self, share: f64) -> Program {

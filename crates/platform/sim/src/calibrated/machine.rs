@@ -1,6 +1,6 @@
 //! The 2-vCPU machine and the kernels that it was measured with, as one set of numbers.
 
-use crate::machine::Machine;
+use crate::machine::{IdleState, Late, Machine};
 use crate::workload::{MissCurve, Phase, Program, in_turn, of};
 
 /// What was fitted on a machine's pointer chases and streams. Its shape, its clock and its private
@@ -34,6 +34,16 @@ pub const VM2_XEON: MachineNumbers = MachineNumbers {
     scatter_overlap: 11.8971,
 };
 
+/// A halted CPU of that machine. Way out and late ones are those of the trace of a busy day in
+/// `docs/experiments/halted-cpus.md`; what a request takes more of CPU time the more CPUs it finds
+/// halted, alone at five loads in `docs/experiments/guard-mix.json`, is the rest.
+pub const HALTED: IdleState = IdleState {
+    after_s: 1e-6,
+    exit_s: 10e-6,
+    cold_s: 88e-6,
+    late: Late { frac: 0.0125, mean_s: 0.024 },
+};
+
 /// Instructions of the chase for an access: random number, bound, load. Only its product with the
 /// cycles of one counts.
 pub const CHASE_INSTRUCTIONS: f64 = 10.0;
@@ -43,6 +53,14 @@ pub const ACCESSES_PER_KI: f64 = 120.0;
 const KERNEL_CPI: f64 = 0.6;
 /// Far more than any cache.
 const STREAMED: f64 = (1u64 << 30) as f64;
+/// The index of the service `search` in bytes, and the lines of it that a query reads: postings are
+/// compressed to 9 bits on average, and eight words by Zipf's law have 170,000 of them.
+const INDEX_BYTES: f64 = 4.0 * 1_048_576.0;
+const QUERY_LINES: f64 = 1_600.0;
+/// Instructions of a query, in the simulator's: about a millisecond of this machine.
+const QUERY_INSTRUCTIONS: f64 = 3.75e6;
+/// Misses of what reads in sequence that overlap, assumed as for sweeps.
+const IN_SEQUENCE: f64 = 6.0;
 
 impl MachineNumbers {
     /// The machine with these numbers in place of its own.
@@ -65,6 +83,20 @@ impl MachineNumbers {
             ..at_random(bytes, l2_bytes, 1_000.0 / CHASE_INSTRUCTIONS)
         };
         of("chase", bytes, phase)
+    }
+
+    /// The service `search`, by what its index makes it read: lists of postings, one after the other.
+    #[must_use]
+    pub fn search(&self) -> Program {
+        let lines = 1_000.0 * QUERY_LINES / QUERY_INSTRUCTIONS;
+        let phase = Phase {
+            llc_apki: lines,
+            llc_misses: MissCurve::linear(INDEX_BYTES, lines, 0.0),
+            working_set_bytes: INDEX_BYTES,
+            overlap: IN_SEQUENCE,
+            ..Phase::default()
+        };
+        of("search", INDEX_BYTES, phase)
     }
 
     /// Traffic to memory for a share of each millisecond, spinning for the rest.

@@ -3,7 +3,7 @@
 use super::{
     Allocation, Clock, Distances, LastLevelCache, Machine, Memory, Power, Steal, Throttle,
 };
-use crate::calibrated::VM2_XEON;
+use crate::calibrated::{HALTED, VM2_XEON};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -49,6 +49,7 @@ fn xeon(name: &str, model: &str, cores: u32, llc_mib: u64, ways: u32) -> Machine
         small_core_speed: 1.0,
         threads_per_core: 2,
         smt_speed: 0.6,
+        idle: Vec::new(),
         cache: LastLevelCache {
             bytes: llc_mib * MIB,
             ways,
@@ -128,6 +129,7 @@ fn vm2_xeon() -> Machine {
         cores_per_domain: 1,
         cache: LastLevelCache { l2_bytes: 2 * MIB, l1_bytes: 48 * KIB, ..machine.cache },
         memory: Memory { bytes: 24 * GIB, ..machine.memory },
+        idle: vec![HALTED],
         ..machine
     })
 }

@@ -199,6 +199,9 @@ impl Body {
                 let nodes = nodes.iter().map(|node| node as usize).collect();
                 world.place_pages(group, nodes);
             }
+            (Knob::StayAwake { cpu }, Setting::Flag(polls)) => {
+                world.set_polls(*cpu as usize, *polls);
+            }
             (Knob::FrequencyMax { cpu }, Setting::Frequency(khz)) => {
                 world.cpus[*cpu as usize].cap_khz = khz.0;
                 world.wake_hardware();

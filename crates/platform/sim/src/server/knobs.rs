@@ -59,6 +59,10 @@ impl KnobTable {
             let cpus = setup.managed_cpus.iter().map(|cpu| Knob::DutyCycle { cpu });
             ranges.extend(cpus.map(|knob| (knob, KnobRange::Duty { parts })));
         }
+        if !machine.idle.is_empty() {
+            let cpus = setup.managed_cpus.iter().map(|cpu| Knob::StayAwake { cpu });
+            ranges.extend(cpus.map(|knob| (knob, KnobRange::Flag)));
+        }
         let mut standing: BTreeMap<Knob, Setting> =
             ranges.iter().map(|(knob, r)| (knob.clone(), first(knob, r))).collect();
         if exclusive {

@@ -9,7 +9,7 @@ use super::{NEVER, State, World, whole_ns};
 use crate::model::power::relative_power;
 
 /// Slices end at ticks of the kernel's timer: 250 a second.
-const KERNEL_TICK_NS: u64 = 4_000_000;
+pub(super) const KERNEL_TICK_NS: u64 = 4_000_000;
 
 /// The slice of a machine of so many CPUs in nanoseconds: 0.7 ms times 1 + log2, at most 2.8 ms
 /// (base_slice_ns of kernels since 6.6).
@@ -26,8 +26,8 @@ impl World {
     /// Accounts what ran on a CPU since the last look.
     pub(super) fn settle(&mut self, cpu: usize) {
         let state = &mut self.cpus[cpu];
-        let passed = self.now - state.since;
-        state.since = self.now;
+        let passed = self.now.saturating_sub(state.since);
+        state.since = state.since.max(self.now);
         let Some(running) = state.current else { return };
         if passed == 0 {
             return;
@@ -37,7 +37,9 @@ impl World {
             return;
         }
         let span = passed as f64;
-        let instructions = span * state.speed;
+        let lost = state.cold_ns.min(span);
+        state.cold_ns -= lost;
+        let instructions = (span - lost) * state.speed;
         let thread = &mut self.threads[running];
         let group = &mut self.groups[thread.group];
         let place = &self.shape.cpus[cpu];
@@ -107,8 +109,8 @@ impl World {
         state.locks_per_ns = phase.split_locks_per_s / 1e9 * factor * room;
         let mut next = if state.queue.is_empty() { NEVER } else { state.slice_end };
         if thread.left.is_finite() {
-            let wait = whole_ns((thread.left / state.speed).max(0.0));
-            next = next.min(self.now.saturating_add(wait.max(1)));
+            let wait = whole_ns((thread.left / state.speed).max(0.0) + state.cold_ns);
+            next = next.min(self.now.max(state.since).saturating_add(wait.max(1)));
         }
         next = next.min(self.lock_stop(cpu));
         self.cpu_next.set(cpu, next.max(self.now));
@@ -175,14 +177,15 @@ impl World {
         let group = self.threads[thread].group;
         self.settle_quota(group);
         self.threads[thread].state = State::Running;
-        let waited = self.now - self.threads[thread].queued_at;
+        let waking = self.leave_idle(cpu, group);
+        let waited = self.now - self.threads[thread].queued_at + waking;
         let of = &mut self.groups[group];
         of.running += 1;
         of.run_queue.record(waited);
         let floor = self.cpus[cpu].least_vruntime;
         let state = &mut self.cpus[cpu];
         state.current = Some(thread);
-        state.since = self.now;
+        state.since = state.since.max(self.now) + waking;
         state.slice_end = at_tick(self.now + self.slice_ns);
         state.least_vruntime = floor.max(self.threads[thread].vruntime);
         self.running.insert(cpu);
@@ -202,19 +205,11 @@ impl World {
         self.plan_quota(group);
         self.settle_queue(cpu);
         self.cpus[cpu].current = None;
+        self.cpus[cpu].idle_from = self.now;
         self.running.remove(cpu);
         self.cpu_next.set(cpu, NEVER);
         self.mark(cpu);
         self.respeed_sibling(cpu);
-    }
-
-    fn respeed_sibling(&mut self, cpu: usize) {
-        if let Some(sibling) = self.shape.cpus[cpu].sibling
-            && self.cpus[sibling].current.is_some()
-        {
-            self.settle(sibling);
-            self.refresh(sibling);
-        }
     }
 
     pub(super) fn mark(&mut self, cpu: usize) {
