@@ -255,7 +255,10 @@ impl Machine {
             (self.small_cores_per_domain <= self.cores_per_domain, "more slow cores than cores"),
             (self.small_core_speed > 0.0, "slow cores stand still"),
             (self.smt_speed > 0.0 && self.smt_speed <= 1.0, "smt_speed is not in 0..1"),
-            (idle_is_sound(&self.idle), "idle states must follow in time, with times of at least 0"),
+            (
+                idle_is_sound(&self.idle),
+                "idle states must follow in time, with times of at least 0",
+            ),
             (self.cache.bytes > 0, "it has no last-level cache"),
             ((1..=63).contains(&self.cache.ways), "ways of the cache are not 1..63"),
             (self.memory.bytes_per_s > 0.0, "memory moves nothing"),

@@ -409,6 +409,27 @@ mod tests {
     }
 
     #[test]
+    fn own_work_and_cold_cpus_follow_from_cpu_time_alone_at_two_loads() {
+        let twin = twin();
+        let dear = |work_s: [f64; 2]| {
+            let mut told = told();
+            told.loads.iter_mut().zip(work_s).for_each(|(load, work_s)| load.work_s = work_s);
+            told
+        };
+        let told = dear([7.4e-4, 7.1e-4]);
+        let guarded = Guarded::new(&twin, &told, Mix::Mix).unwrap();
+        assert!(guarded.cold_s() > 2e-5, "{}", guarded.cold_s());
+        let own = [0, 1].map(|i| guarded.without_waking(&told.loads[i]).unwrap());
+        assert!((own[0].work_s / own[1].work_s - 1.0).abs() < 0.02, "{own:?}");
+        assert!(own[0].work_s < 7.1e-4, "{own:?}");
+        let alone = guarded.cpu_alone_s(&own[0]).unwrap();
+        assert!((alone / 7.4e-4 - 1.0).abs() < 0.02, "{alone}");
+        // Where low load costs no more than high load, CPUs wake warm.
+        let told = dear([7e-4, 7.1e-4]);
+        assert_eq!(Guarded::new(&twin, &told, Mix::Mix).unwrap().cold_s(), 0.0);
+    }
+
+    #[test]
     fn thin_seconds_are_joined_as_on_the_machine() {
         let counts = |answered: &[u64]| -> Vec<Counts> {
             let mut latency = LogHistogram::new();
