@@ -229,8 +229,7 @@ impl World {
         let top = machine.clock.turbo.first().map_or(machine.clock.base_khz, |t| t.1);
         let cache = CacheState::new(machine.cache.bytes as f64, machine.cache.ways);
         let senders = scene.services.len() + scene.batch.len();
-        let flow = scene.flow;
-        let link = |l: &quell_types::LinkSpec| LinkState::new(l.capacity.0, senders, flow);
+        let link = |l: &quell_types::LinkSpec| LinkState::new(l.capacity.0, senders, scene.flow);
         let mut world = Self {
             now: 0,
             groups: Vec::new(),
