@@ -334,7 +334,12 @@ impl Engine {
         };
         let wished = standing.iter().map(|(knob, standing)| (knob, &standing.setting));
         let wished = wished.filter(|(knob, wanted)| !stands(knob, wanted));
-        let released = self.first_seen.iter().filter(|(knob, _)| !standing.contains_key(*knob));
+        // Both are in order: side by side each knob is compared about once.
+        let mut others = standing.keys().peekable();
+        let released = self.first_seen.iter().filter(|(knob, _)| {
+            while others.next_if(|other| other < knob).is_some() {}
+            others.peek() != Some(knob)
+        });
         let left = wished.chain(released).filter(|(knob, _)| !self.given_up.contains(*knob));
         left.map(|(knob, setting)| (knob.clone(), setting.clone())).collect()
     }
@@ -357,16 +362,18 @@ impl Engine {
     ) -> bool {
         let Ok(real) = reading else { return true };
         let on_change = self.params.on_foreign_change;
-        let (knob_text, found) = (knob.to_string(), real.to_string());
+        let text = || (knob.to_string(), real.to_string());
         match self.repair.advise(time, knob, wanted, real, on_change) {
             Advice::Write => true,
             Advice::Wait => false,
             Advice::Reassert => {
-                notes.push(Note::Reasserted { knob: knob_text, found });
+                let (knob, found) = text();
+                notes.push(Note::Reasserted { knob, found });
                 true
             }
             Advice::GiveUp => {
-                notes.push(Note::GivenUp { knob: knob_text, found });
+                let (name, found) = text();
+                notes.push(Note::GivenUp { knob: name, found });
                 self.given_up.insert(knob.clone());
                 self.arbiter.forget(knob);
                 false

@@ -32,12 +32,12 @@ impl Region {
     fn grow(&mut self, seconds: f64, inserts: &[f64], most: &[f64], holders: &[Holder]) -> f64 {
         let size = self.bytes;
         self.grown.clone_from(&self.held);
-        for (i, held) in self.grown.iter_mut().enumerate() {
-            if self.allowed[i] && inserts[i] > 0.0 {
-                let holder = &holders[i];
-                let into = seconds * inserts[i] * size / holder.room;
+        let each = self.grown.iter_mut().zip(&self.allowed).zip(holders).zip(inserts).zip(most);
+        for ((((held, allowed), holder), inserts), most) in each {
+            if *allowed && *inserts > 0.0 {
+                let into = seconds * inserts * size / holder.room;
                 // In several regions the working set bounds the sum, by `part`.
-                let bound = if holder.regions > 1 { f64::INFINITY } else { most[i] };
+                let bound = if holder.regions > 1 { f64::INFINITY } else { *most };
                 *held = (*held + into * holder.part).min(held.max(bound));
             }
         }

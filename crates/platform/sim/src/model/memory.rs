@@ -77,9 +77,9 @@ impl Extend<Demand> for Demands {
             self.scale.push(demand.scale);
             self.fixed.push(demand.fixed);
             self.waiting.push(demand.waiting);
-            self.pass.push(0.0);
-            self.terms.push(0.0);
         }
+        self.pass.resize(self.scale.len(), 0.0);
+        self.terms.resize(self.scale.len(), 0.0);
     }
 }
 

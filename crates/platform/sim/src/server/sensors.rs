@@ -88,8 +88,13 @@ impl Sensors {
     /// Takes new values. Counters grow by what was really added, with noise, so they never fall.
     pub(crate) fn take(&mut self, world: &World) {
         self.next = world.now + (self.sensing.period.as_nanos() as u64).max(100_000);
-        let before = self.taken.back();
-        let mut now = Latched { at: world.now, ..Latched::default() };
+        let (before, held) = (self.taken.back(), world.held_by_groups());
+        let mut now = Latched {
+            at: world.now,
+            group_bytes: Vec::with_capacity(world.groups.len()),
+            llc_bytes: Vec::with_capacity(world.groups.len()),
+            ..Latched::default()
+        };
         let noise = self.sensing.noise_frac;
         // What presses beside a service has joined since.
         self.seen.resize(world.groups.len(), 0.0);
@@ -98,7 +103,7 @@ impl Sensors {
             self.seen[index] = group.traffic_bytes;
             let last = before.and_then(|b| b.group_bytes.get(index)).copied().unwrap_or(0.0);
             now.group_bytes.push(last + added);
-            now.llc_bytes.push(world.held_by(index) * self.random.noise(noise));
+            now.llc_bytes.push(held[index] * self.random.noise(noise));
         }
         now.host_bytes = now.group_bytes.iter().sum();
         now.watts.extend(world.sockets.iter().map(|s| s.watts * self.random.noise(noise)));
@@ -128,10 +133,12 @@ impl Sensors {
             let factor = if added > 0.0 { random.noise(noise) } else { 1.0 };
             last.copied().unwrap_or(0.0) + added * factor
         };
+        now.bus_locks.reserve_exact(world.cpus.len());
         for (index, cpu) in world.cpus.iter().enumerate() {
             let last = before.and_then(|b| b.bus_locks.get(index));
             now.bus_locks.push(counted(cpu.bus_locks, &mut self.seen_locks[index], last));
         }
+        now.group_locks.reserve_exact(world.groups.len());
         for (index, group) in world.groups.iter().enumerate() {
             let last = before.and_then(|b| b.group_locks.get(index));
             now.group_locks.push(counted(group.bus_locks, &mut self.seen_group_locks[index], last));

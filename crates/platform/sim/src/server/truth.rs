@@ -71,7 +71,20 @@ impl World {
     /// Bytes that a group holds in all last-level caches.
     pub(crate) fn held_by(&self, group: usize) -> f64 {
         let works = self.works.iter().enumerate().filter(|(_, w)| w.group == group && w.alive);
-        works.map(|(index, _)| self.caches.iter().map(|c| c.held(index)).sum::<f64>()).sum()
+        works.map(|(index, _)| self.held_by_work(index)).sum()
+    }
+
+    /// Bytes that each group holds in all last-level caches.
+    pub(crate) fn held_by_groups(&self) -> Vec<f64> {
+        let mut held = vec![0.0; self.groups.len()];
+        for (index, work) in self.works.iter().enumerate().filter(|(_, work)| work.alive) {
+            held[work.group] += self.held_by_work(index);
+        }
+        held
+    }
+
+    fn held_by_work(&self, work: usize) -> f64 {
+        self.caches.iter().map(|cache| cache.held(work)).sum()
     }
 
     /// Memory in use by a group, in bytes.

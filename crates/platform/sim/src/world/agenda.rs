@@ -46,6 +46,9 @@ impl Agenda {
     /// Another moment for a slot.
     pub(super) fn set(&mut self, slot: usize, at: u64) {
         let mut node = self.tree.len() / 2 + slot;
+        if self.tree[node] == at {
+            return;
+        }
         self.tree[node] = at;
         while node > 1 {
             let earlier = self.tree[node].min(self.tree[node ^ 1]);

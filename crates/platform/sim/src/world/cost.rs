@@ -16,6 +16,8 @@ const ROUNDS: usize = 3;
 pub(super) struct Cell {
     pub(super) work: usize,
     pub(super) domain: usize,
+    /// The memory node next to it.
+    pub(super) home: usize,
     /// The state of the hardware for which its costs hold; older ones are worked out when needed.
     pub(super) priced: u64,
     /// Nanoseconds per instruction at the last look, one cycle counted as one.
@@ -52,6 +54,13 @@ impl AccessCost {
         let cost =
             |phase: &Phase| Self { hit_cycles: hit / phase.overlap, miss_ns: miss / phase.overlap };
         program.phases.iter().map(cost).collect()
+    }
+}
+
+impl Cell {
+    /// A program where it has not run yet.
+    pub(super) fn new(work: usize, domain: usize, home: usize) -> Self {
+        Self { work, domain, home, ..Self::default() }
     }
 }
 
@@ -122,16 +131,15 @@ impl World {
     /// distance, and the share of its misses that go there.
     fn wait_for(&self, index: usize, node: usize) -> (f64, f64) {
         let cell = &self.cells[index];
-        let home = self.shape.domain_node[cell.domain];
         let work = &self.works[cell.work];
         if work.pages.is_empty() {
-            return if node == home { (cell.home_wait_ns, 1.0) } else { (0.0, 0.0) };
+            return if node == cell.home { (cell.home_wait_ns, 1.0) } else { (0.0, 0.0) };
         }
         let share = work.share_at(node);
         if share == 0.0 {
             return (0.0, 0.0);
         }
-        let distance = self.shape.distance[home][node];
+        let distance = self.shape.distance[cell.home][node];
         let miss_ns = self.machine.memory.latency_ns * distance / self.phase_of(cell).overlap;
         (share * cell.mpki / 1000.0 * miss_ns, share)
     }
@@ -145,7 +153,7 @@ impl World {
     /// Nanoseconds per instruction that a program waits for a node as loaded, without what holds
     /// all its accesses back.
     fn loaded(&self, index: usize, node: usize) -> f64 {
-        let home = self.shape.domain_node[self.cells[index].domain];
+        let home = self.cells[index].home;
         let stretch = 1.0 + self.node_queue[node] + self.link_stretch(home, node);
         self.wait_for(index, node).0 * stretch
     }
@@ -167,24 +175,26 @@ impl World {
         if cell.effective_ns <= 0.0 || cell.mpki <= 0.0 {
             return None;
         }
-        let (home, work) = (self.shape.domain_node[cell.domain], &self.works[cell.work]);
-        let (waiting, share) = match work.pages.is_empty() {
-            true if home == node => (cell.home_wait_ns, 1.0),
+        let work = &self.works[cell.work];
+        let (waiting, share, apart) = match work.pages.is_empty() {
+            true if cell.home == node => (cell.home_wait_ns, 1.0, 0.0),
             true => return None,
-            false => self.wait_for(index, node),
+            false => {
+                let (waiting, share) = self.wait_for(index, node);
+                let others = work.pages.iter().map(|(n, _)| *n).filter(|n| *n != node);
+                let elsewhere: f64 = others.map(|other| self.loaded(index, other)).sum();
+                (waiting, share, elsewhere + waiting * self.link_stretch(cell.home, node))
+            }
         };
         if share <= 0.0 {
             return None;
         }
-        let others = work.pages.iter().map(|(n, _)| *n).filter(|n| *n != node);
-        let elsewhere: f64 = others.map(|other| self.loaded(index, other)).sum();
-        let links = waiting * self.link_stretch(home, node);
         let held = cell.held_back;
         let passes = cell.effective_ns / span_ns * 1e9;
         let lines = self.phase_of(cell).lines_per_miss();
         Some(Demand {
             scale: passes * cell.mpki / 1000.0 * LINE * share * lines,
-            fixed: cell.cycles * cell.ran_ns / cell.ghz_ns + (elsewhere + links) * held,
+            fixed: cell.cycles * cell.ran_ns / cell.ghz_ns + apart * held,
             waiting: waiting * held,
         })
     }
@@ -213,9 +223,9 @@ impl World {
     /// Waits per instruction with all controllers as loaded, throttles and bus locks included.
     fn cost_of_memory(&mut self, index: usize) {
         let cell = &self.cells[index];
-        let home = self.shape.domain_node[cell.domain];
         let waits: f64 = match self.works[cell.work].pages.as_slice() {
-            [] => self.loaded(index, home),
+            // No link is on the way there.
+            [] => cell.home_wait_ns * (1.0 + self.node_queue[cell.home]),
             pages => pages.iter().map(|(node, _)| self.loaded(index, *node)).sum(),
         };
         self.cells[index].waiting_ns = waits * self.cells[index].held_back;

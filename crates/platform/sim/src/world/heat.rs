@@ -34,9 +34,10 @@ impl Heat {
         }
         let seconds = span_ns / 1e9;
         let part = seconds / (seconds + power.time_constant_s);
-        for (watts, warmth_w) in self.made.iter_mut().zip(&mut self.warmth_w) {
-            *warmth_w += part * (std::mem::take(watts) - *warmth_w);
+        for (watts, warmth_w) in self.made.iter().zip(&mut self.warmth_w) {
+            *warmth_w += part * (watts - *warmth_w);
         }
+        self.made.fill(0.0);
     }
 }
 

@@ -83,7 +83,7 @@ impl World {
         if let Some(slot) = self.works.iter().position(|old| !old.alive) {
             self.works[slot] = work;
             for (domain, cell) in self.cells[slot * domains..][..domains].iter_mut().enumerate() {
-                *cell = Cell { work: slot, domain, ..Cell::default() };
+                *cell = Cell::new(slot, domain, self.shape.domain_node[domain]);
             }
             self.active.retain(|cell| cell / domains != slot);
             for (domain, cache) in self.caches.iter_mut().enumerate() {
@@ -96,7 +96,8 @@ impl World {
         }
         self.works.push(work);
         let work = self.works.len() - 1;
-        self.cells.extend((0..domains).map(|domain| Cell { work, domain, ..Cell::default() }));
+        let homes = self.shape.domain_node.iter().enumerate();
+        self.cells.extend(homes.map(|(domain, home)| Cell::new(work, domain, *home)));
         self.phase_next.push();
         self.works.len() - 1
     }

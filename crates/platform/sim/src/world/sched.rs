@@ -5,7 +5,7 @@
 //! before the others; it takes the CPU over at once if only the idle class runs there, else when
 //! the slice of who runs is over (EEVDF with RUN_TO_PARITY).
 
-use super::{NEVER, State, World, whole_ns};
+use super::{NEVER, State, World, lock_limit, whole_ns};
 use crate::model::power::relative_power;
 
 /// Slices end at ticks of the kernel's timer: 250 a second.
@@ -47,10 +47,11 @@ impl World {
         thread.vruntime += span * group.pace();
         group.cpu_ns += passed;
         group.instructions += instructions;
-        group.bus_locks += span * state.locks_per_ns;
-        state.bus_locks += span * state.locks_per_ns;
-        if let Some(limit) = &mut self.lock_limit {
-            limit.count(self.now, span * state.locks_per_ns);
+        if state.locks_per_ns > 0.0 {
+            let locks = span * state.locks_per_ns;
+            group.bus_locks += locks;
+            state.bus_locks += locks;
+            self.lock_limit.iter_mut().for_each(|limit| limit.count(self.now, locks));
         }
         self.heat.add(cpu, span * state.units);
         state.busy_ns += passed;
@@ -60,17 +61,14 @@ impl World {
         if cell.ran_ns == 0.0 {
             self.active.push(index);
         }
-        cell.ran_ns += span;
-        cell.effective_ns += span * state.factor;
-        cell.ghz_ns += span * state.ghz;
-        cell.instructions += instructions;
+        cell.add(span, state.factor, state.ghz, instructions);
         self.socket_units[place.socket] += span * state.units;
         self.socket_busy[place.socket] += span;
     }
 
     /// Works out a CPU's speed and its next event anew.
     pub(super) fn refresh(&mut self, cpu: usize) {
-        let place = self.shape.cpus[cpu];
+        let place = &self.shape.cpus[cpu];
         let Some(running) = self.cpus[cpu].current else {
             self.cpu_next.set(cpu, NEVER);
             return;
@@ -84,6 +82,7 @@ impl World {
         if self.cells[index].priced != self.epoch {
             self.price(index);
         }
+        let place = &self.shape.cpus[cpu];
         let (thread, cell, state) =
             (&self.threads[running], &self.cells[index], &mut self.cpus[cpu]);
         let work = &self.works[thread.work];
@@ -106,7 +105,7 @@ impl World {
         state.speed = factor / (cell.cycles / state.ghz + cell.waiting_ns);
         state.units = activity * factor * state.relative_power;
         let room = self.lock_room[self.shape.socket_server[place.socket]];
-        state.locks_per_ns = phase.split_locks_per_s / 1e9 * factor * room;
+        state.locks_per_ns = lock_limit::per_ns(phase.split_locks_per_s, factor, room);
         let mut next = if state.queue.is_empty() { NEVER } else { state.slice_end };
         if thread.left.is_finite() {
             let wait = whole_ns((thread.left / state.speed).max(0.0) + state.cold_ns);

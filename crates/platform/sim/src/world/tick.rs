@@ -191,6 +191,14 @@ impl World {
 }
 
 impl Cell {
+    /// Counts what ran, at this speed against a fast core of its own.
+    pub(super) fn add(&mut self, span_ns: f64, factor: f64, ghz: f64, instructions: f64) {
+        self.ran_ns += span_ns;
+        self.effective_ns += span_ns * factor;
+        self.ghz_ns += span_ns * ghz;
+        self.instructions += instructions;
+    }
+
     /// A new tick begins.
     fn begin(&mut self) {
         self.ran_ns = 0.0;
