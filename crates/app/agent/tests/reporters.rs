@@ -10,7 +10,6 @@ use quell_model::blame::{Finding, Resource, Standing};
 use quell_platform::{Platform, Scope};
 use quell_policy::{Law, LawParams, Policy, Who, WhoParams, build};
 use quell_sim::{Machine, Memory, Program, Scene, SimServer, preset, program};
-use quell_types::*;
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(250);
