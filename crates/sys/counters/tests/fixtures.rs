@@ -76,7 +76,7 @@ fn doctor_tells_what_each_machine_has() {
 #[test]
 fn this_machine_gets_an_answer() {
     let reports = capabilities(Path::new("/"));
-    assert_eq!(reports.len(), 8);
+    assert_eq!(reports.len(), 9);
     for report in reports {
         assert_eq!(report.capability.is_present(), report.without.is_empty(), "{report:?}");
     }
