@@ -97,7 +97,7 @@ fn scene(guess: &Guess, host: &str, run: Run) -> Scene {
         capacity: BytesPerSecond::from_bits(f64::from(mbit) * 1e6),
     });
     let links: Vec<quell_types::Link> = link.iter().map(|l| l.name.clone()).collect();
-    let mut scene = Scene::new(machine, SEED);
+    let mut scene = crate::exact(machine, SEED);
     scene.flow = guess.flow();
     scene.sensing.period = Duration::from_secs(10);
     scene.links = link.into_iter().collect();

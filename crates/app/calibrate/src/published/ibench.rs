@@ -146,7 +146,7 @@ fn served(numbers: &MemcachedNumbers, tenths: u32) -> Option<Served> {
     let phase =
         Phase { base_cpi: 1.0, egress_per_ki: 1e3 * sent_per_s / clock_hz, ..Phase::default() };
     let sender = Program { phases: vec![phase], ..program("integer")? };
-    let mut scene = Scene::new(machine, SEED);
+    let mut scene = crate::exact(machine, SEED);
     scene.links = vec![LinkSpec { name: link.clone(), capacity }];
     scene.services = vec![service(numbers, link.clone())];
     let spec =

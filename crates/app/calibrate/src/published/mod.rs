@@ -42,7 +42,7 @@ fn beside(
         spec: BatchSpec { name: name.into(), links: vec![], takes_tasks: false, max_tasks: 0 },
         programs,
     };
-    let mut scene = Scene::new(machine.clone(), SEED);
+    let mut scene = crate::exact(machine.clone(), SEED);
     scene.batch = vec![batch("one", vec![program.clone()]), batch("others", others.to_vec())];
     let threads: u32 = others.iter().map(|p| p.threads).sum();
     let mut server = SimServer::new(&scene).ok()?;

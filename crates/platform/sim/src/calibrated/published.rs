@@ -96,8 +96,8 @@ pub struct StateNumbers {
 
 /// Fitted on V-5 and V-E3.
 pub const STATES: StateNumbers = StateNumbers {
-    mcf_apki: 50.7,
-    mcf_hot_bytes: 10_485_760.0,
+    mcf_apki: 144.804_27,
+    mcf_hot_bytes: 8_065_969.230_769_23,
     voldemort_apki: 67.6,
     voldemort_hot_bytes: 31_457_280.0,
 };

@@ -6,14 +6,22 @@ use crate::mask::Mask;
 use crate::model::memory::Demands;
 use crate::workload::Phase;
 
-/// Ticks grow while no cost of a running program and no occupancy changes by more than this share
-/// in one, so costs within a tick are right within half of it, or so.
+/// Ticks grow while no cost of a running program changes by more than this share in one, so costs
+/// within a tick are right within half of it, or so.
 const STILL: f64 = 0.01;
-/// Ticks shrink where something changes by more than this share in one.
+/// Ticks shrink where a cost changes by more than this share in one.
 const MOVING: f64 = 0.02;
+/// Shares of a cache may change so many times as much as costs: most of what comes and goes there
+/// changes no cost at once, and where it does, the cost is seen to change.
+const CACHE_PER_COST: f64 = 3.0;
+/// Ticks grow beyond [`LONG`] only while nothing changes by more than this: who works now and then
+/// holds more of a cache just while it works, and a long tick sees it hold what it does on average.
+const CALM: f64 = 0.002;
+/// Ticks grow up to this many times while little changes.
+const LONG: u64 = 8;
 /// The most of all time that bus locks can block (S-6).
 const MOST_BLOCKED: f64 = 0.95;
-/// Ticks grow up to this many times while nothing changes.
+/// Ticks grow up to this many times while hardly anything changes.
 pub(super) const STRETCH: u64 = 32;
 
 /// Buffers that live from tick to tick.
@@ -47,7 +55,7 @@ impl World {
         let mut moved = 0.0f64;
         if span_ns > 0.0 {
             let ran = self.count_traffic(span_ns / 1e9);
-            moved = self.step_caches(span_ns / 1e9, ran.domains);
+            moved = self.step_caches(span_ns / 1e9, ran.domains) / CACHE_PER_COST;
             self.step_locks(span_ns, ran.locks);
             moved = moved.max(self.step_sockets(span_ns));
             self.step_links(ran.sends);
@@ -60,12 +68,19 @@ impl World {
         }
         running.iter().for_each(|cpu| self.refresh(cpu));
         self.balance();
-        self.tick_len = match moved {
-            still if still < STILL => (2 * self.tick_len).min(self.tick_max),
-            moving if moving < MOVING => self.tick_len,
-            _ => (self.tick_len / 2).max(self.tick_min),
-        };
+        self.tick_len = self.next_len(moved);
         self.tick_next = self.now + self.tick_len;
+    }
+
+    /// How long the next tick is after one in which something changed by this share.
+    fn next_len(&self, moved: f64) -> u64 {
+        let most = if moved < CALM { STRETCH } else { LONG } * self.tick_min;
+        let len = match moved {
+            still if still < STILL => 2 * self.tick_len,
+            moving if moving < MOVING => self.tick_len,
+            _ => self.tick_len / 2,
+        };
+        len.min(most).clamp(self.tick_min, self.tick_max)
     }
 
     /// The hardware is another: all costs are worked out anew when they are needed.
@@ -205,5 +220,31 @@ impl Cell {
         self.effective_ns = 0.0;
         self.ghz_ns = 0.0;
         self.instructions = 0.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::preset;
+    use crate::scene::Scene;
+
+    const MS: u64 = 1_000_000;
+
+    /// The next tick in milliseconds after one of `ms` in which something changed by this share.
+    fn next_ms(ms: u64, moved: f64, stretch: bool) -> u64 {
+        let scene = Scene { stretch, ..Scene::new(preset("vm2").unwrap(), 1) };
+        let world = World { tick_len: ms * MS, ..World::new(&scene) };
+        world.next_len(moved) / MS
+    }
+
+    #[test]
+    fn ticks_grow_while_little_changes_and_to_their_longest_only_while_hardly_anything_does() {
+        let little = [1, 2, 4, 32].map(|ms| next_ms(ms, 0.005, true));
+        assert_eq!(little, [2, 4, 8, 8]);
+        assert_eq!([8, 32].map(|ms| next_ms(ms, 0.001, true)), [16, 32]);
+        assert_eq!([2, 32].map(|ms| next_ms(ms, 0.015, true)), [2, 8]);
+        assert_eq!([1, 4, 32].map(|ms| next_ms(ms, 0.03, true)), [1, 2, 8]);
+        assert_eq!([0.0, 0.03].map(|moved| next_ms(1, moved, false)), [1, 1]);
     }
 }

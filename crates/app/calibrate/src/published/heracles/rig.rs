@@ -98,7 +98,7 @@ impl<'a> Rig<'a> {
     /// The service on its first cores, an antagonist where it belongs.
     fn server(&self, own: u32, qps: f64, beside: Antagonist) -> Option<SimServer> {
         let link: Link = "eth0".into();
-        let mut scene = Scene::new(self.machine.clone(), SEED);
+        let mut scene = crate::exact(self.machine.clone(), SEED);
         scene.sensing.period = Duration::from_secs(10);
         let capacity = BytesPerSecond::from_bits(LINK_BITS_PER_S);
         scene.links = vec![LinkSpec { name: link.clone(), capacity }];
