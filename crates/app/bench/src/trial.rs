@@ -259,7 +259,6 @@ impl Ground<'_> {
         if let Some(why) = self.ends_early(off.harm()) {
             return Ok((Trial::discarded(number, drawn, off.harm(), why), None));
         }
-        let work_off_per_s = off.work_per_s();
         let mut guarding = self.under_load(drawn, arrivals.rate, &latencies)?;
         let judged_ns = now_ns();
         let turns = if self.pools() {
@@ -274,8 +273,7 @@ impl Ground<'_> {
             let until = Instant::now() + AFTER;
             self.off_turns(crowd, arrivals, (&mut off, until), &Latencies::default())?;
         }
-        let limited = watch::limited(&moments);
-        let verdict = Verdict { said, turns, limited, work_off_per_s };
+        let verdict = Verdict { said, turns, limited: watch::limited(&moments) };
         let refused = self.refuses(off.harm());
         let trial = Trial::judged(number, drawn, off.harm(), verdict).unless(refused);
         let course = Course::new(number, drawn, &spans, &latencies, &moments);

@@ -71,8 +71,6 @@ impl Said {
 /// What came of the law's part of a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
-    /// Work a second of each group before the law began, with the culprit stopped; empty if unknown.
-    pub(super) work_off_per_s: Vec<f64>,
     /// What it said.
     pub(super) said: Said,
     /// Empty if nobody was named, or too late.

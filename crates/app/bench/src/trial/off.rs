@@ -37,27 +37,9 @@ pub(super) struct OffTurns {
     /// The longest took so long.
     longest: Duration,
     pairs: Vec<Pair>,
-    /// What each group did in turns without the culprit, and the seconds that these took.
-    work_without: (Vec<u64>, f64),
 }
 
 impl OffTurns {
-    /// Work a second of each group with the culprit stopped; empty before the first such turn.
-    pub(super) fn work_per_s(&self) -> Vec<f64> {
-        let (work, seconds) = &self.work_without;
-        work.iter().map(|work| *work as f64 / seconds).collect()
-    }
-
-    /// What groups did in a turn without the culprit.
-    fn worked(&mut self, before: &[u64], after: &[u64], seconds: f64) {
-        let (work, total_s) = &mut self.work_without;
-        work.resize(after.len(), 0);
-        for (sum, (before, after)) in work.iter_mut().zip(before.iter().zip(after)) {
-            *sum += after.saturating_sub(*before);
-        }
-        *total_s += seconds;
-    }
-
     pub(super) fn harm(&self) -> Option<Measured> {
         Measured::of(&self.pairs)
     }
@@ -103,8 +85,8 @@ impl Ground<'_> {
         let load = arrivals.of_pair(off.played);
         // B W W B: what drifts steadily cancels out.
         let without_first = off.played % 2 == 1;
-        let first = self.seen(crowd, (without_first, &mut *off), load, latencies)?;
-        let second = self.seen(crowd, (!without_first, &mut *off), load, latencies)?;
+        let first = self.seen(crowd, without_first, load, latencies)?;
+        let second = self.seen(crowd, !without_first, load, latencies)?;
         crowd.stop_culprit(false)?;
         let (beside, without) = if without_first { (second, first) } else { (first, second) };
         let pair = Pair::of(beside, without);
@@ -118,18 +100,14 @@ impl Ground<'_> {
     fn seen(
         &self,
         crowd: &Crowd,
-        (without, off): (bool, &mut OffTurns),
+        without: bool,
         load: (f64, f64, f64, u64),
         latencies: &Latencies,
     ) -> anyhow::Result<Seen> {
         crowd.stop_culprit(without && !self.options.control)?;
         let mut cpu = CpuUsage::new(self.groups.service());
         let before = cpu.read()?;
-        let (work, begun) = (crowd.work(), Instant::now());
         let run = self.load(load, &Controls::default(), latencies)?;
-        if without {
-            off.worked(&work, &crowd.work(), begun.elapsed().as_secs_f64());
-        }
         self.interrupt.check()?;
         let used_s = cpu.read()?.saturating_sub(before) as f64 / 1e9;
         Ok(Seen {

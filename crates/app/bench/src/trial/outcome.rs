@@ -59,10 +59,6 @@ pub struct Trial {
     /// Turns under the law, alone and without the culprit; empty if nobody was named, or too late.
     #[serde(default)]
     pub turns: Vec<Turn>,
-    /// Work a second of each group with Quell off and the culprit stopped, before the law began; empty
-    /// if there is no culprit.
-    #[serde(default)]
-    pub work_off_per_s: Vec<f64>,
     /// Why it does not count; none if it does.
     pub discarded: Option<String>,
 }
@@ -90,7 +86,7 @@ impl Trial {
             let star = if Some(index) == drawn.culprit { "*" } else { "" };
             format!("{}{star}: {}", member.group, member.in_words())
         };
-        let Verdict { said, turns, limited, work_off_per_s } = verdict;
+        let Verdict { said, turns, limited } = verdict;
         let name = |place: &usize| drawn.members[*place].group.clone();
         Self {
             number,
@@ -110,7 +106,6 @@ impl Trial {
             throttled: limited.iter().map(name).collect(),
             seconds: Some(said.seconds),
             turns,
-            work_off_per_s,
             discarded: None,
         }
     }
@@ -146,8 +141,7 @@ impl Trial {
     pub(super) fn played(&self) -> Option<Played<'_>> {
         let culprit = self.culprit.as_deref()?;
         let culprit = GROUPS.iter().position(|group| *group == culprit)?;
-        let (turns, work_off_per_s) = (&self.turns[..], &self.work_off_per_s[..]);
-        (!turns.is_empty()).then_some(Played { turns, work_off_per_s, culprit })
+        (!self.turns.is_empty()).then_some(Played { turns: &self.turns, culprit })
     }
 
     /// Whether somebody was limited who did not hurt.

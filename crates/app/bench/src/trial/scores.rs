@@ -67,8 +67,7 @@ pub struct TrialReport {
     /// Who was put there against what was said and done.
     #[serde(default)]
     pub confusion: Confusion,
-    /// Work of innocents under the law over that with Quell off and the culprit stopped (in earlier
-    /// reports: under the law and the culprit stopped); none without turns.
+    /// Work of innocents under the law over that with the culprit stopped; none without turns.
     pub innocents_work_kept: Option<f64>,
     /// The service's p95 under the law, beside everybody, over that alone; none without turns.
     #[serde(default)]
@@ -182,8 +181,7 @@ impl TrialReport {
     fn sum_up(&mut self) {
         let mean = |ratios: Option<Ratios>| ratios.map(|ratios| ratios.mean);
         let all = &self.throttling;
-        let against_off = all.innocents_work_against_off;
-        self.innocents_work_kept = mean(against_off.or(all.innocents_work_kept));
+        self.innocents_work_kept = mean(all.innocents_work_kept);
         self.victim_p95_ratio = mean(all.p95_against_alone);
         self.victim_p99_ratio = mean(all.p99_against_alone);
         self.control_p95_ratio = mean(all.p95_control);

@@ -98,10 +98,6 @@ pub struct Throttling {
     pub p99_control: Option<Ratios>,
     /// Work of each innocent guarded over that with the culprit stopped.
     pub innocents_work_kept: Option<Ratios>,
-    /// The same over that with Quell off and the culprit stopped, some seconds before: all that the law
-    /// costs them.
-    #[serde(default)]
-    pub innocents_work_against_off: Option<Ratios>,
     /// Control: the same of one turn with the culprit stopped over another.
     pub innocents_work_control: Option<Ratios>,
 }
@@ -110,8 +106,6 @@ pub struct Throttling {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Played<'a> {
     pub(super) turns: &'a [Turn],
-    /// Work a second of each group with Quell off and the culprit stopped; empty if unknown.
-    pub(super) work_off_per_s: &'a [f64],
     /// The culprit's place in the order of the groups.
     pub(super) culprit: usize,
 }
@@ -139,9 +133,6 @@ impl Throttling {
             p95_control: control(p95),
             p99_control: control(p99),
             innocents_work_kept: Ratios::of(trials.iter().flat_map(Played::work_kept)),
-            innocents_work_against_off: Ratios::of(
-                trials.iter().flat_map(Played::work_against_off),
-            ),
             innocents_work_control: Ratios::of(trials.iter().flat_map(Played::work_control)),
         }
     }
@@ -156,7 +147,6 @@ impl Throttling {
             ("control: p95 of like turns", self.p95_control),
             ("control: p99 of like turns", self.p99_control),
             ("work that innocents kept", self.innocents_work_kept),
-            ("the same, over that with Quell off", self.innocents_work_against_off),
             ("control: work of innocents in like turns", self.innocents_work_control),
         ];
         let line = |(what, ratios): (&str, Option<Ratios>)| {
@@ -194,16 +184,6 @@ impl Played<'_> {
         self.innocents().map(kept).collect()
     }
 
-    fn work_against_off(&self) -> Vec<f64> {
-        let turns = self.of_kind(TurnKind::Guarded).count() as f64;
-        let kept = |index: usize| {
-            let off = self.work_off_per_s.get(index)?;
-            let work = self.of_kind(TurnKind::Guarded).map(|turn| turn.work_per_s[index]);
-            Some(work.sum::<f64>() / turns / off)
-        };
-        self.innocents().filter_map(kept).collect()
-    }
-
     fn work_control(&self) -> Vec<f64> {
         let one = |index: usize| self.control(TurnKind::Without, |turn| turn.work_per_s[index]);
         self.innocents().filter_map(one).collect()
@@ -228,13 +208,10 @@ mod tests {
         let turns: Vec<Turn> = tails.into_iter().chain(later).map(of).collect();
         let kinds: Vec<TurnKind> = turns.iter().map(|turn| turn.kind).collect();
         assert_eq!(kinds, ORDER);
-        let first =
-            Throttling::of(&[Played { turns: &turns[..KINDS], work_off_per_s: &[], culprit: 1 }]);
+        let first = Throttling::of(&[Played { turns: &turns[..KINDS], culprit: 1 }]);
         assert_eq!(first.p95_against_alone.map(|ratios| ratios.pairs), Some(1));
         assert_eq!(first.p95_control, None, "one of a kind has nothing to be compared with");
-        assert_eq!(first.innocents_work_against_off, None);
-        let work_off_per_s = &[12.0, 1.0, 24.0];
-        let all = Throttling::of(&[Played { turns: &turns, work_off_per_s, culprit: 1 }]);
+        let all = Throttling::of(&[Played { turns: &turns, culprit: 1 }]);
         let (alone, control) = (all.p95_against_alone.unwrap(), all.p95_control.unwrap());
         assert!((alone.mean - 3.0_f64.sqrt()).abs() < 1e-9 && alone.pairs == 2, "{alone:?}");
         assert_eq!((alone.low, alone.high), (1.625, 1.875));
@@ -242,8 +219,6 @@ mod tests {
         assert!((control.mean - 0.75_f64.powf(1.0 / 3.0)).abs() < 1e-9, "{control:?}");
         let kept = all.innocents_work_kept.unwrap();
         assert!((kept.mean - 0.9).abs() < 1e-9 && kept.pairs == 2, "{kept:?}");
-        let off = all.innocents_work_against_off.unwrap();
-        assert!((off.mean - 0.75).abs() < 1e-9 && off.pairs == 2, "{off:?}");
         assert!(all.in_words().contains("work that innocents kept: 0.90 (0.90–0.90, 2 pairs)"));
     }
 

@@ -6,7 +6,7 @@ use crate::fit::{Fit, OpenCell};
 use crate::guess::free_parameter;
 use quell_platform::{Platform as _, Scope};
 use quell_sim::calibrated::{MCF, MEMCACHED, McfNumbers, MemcachedNumbers};
-use quell_sim::{Load, Machine, Phase, Program, Scene, SimBatch, SimServer, SimService, program};
+use quell_sim::{Load, Machine, Phase, Program, SimBatch, SimServer, SimService, program};
 use quell_types::{BatchSpec, BytesPerSecond, Link, LinkSpec, ServiceSpec, Slo};
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ pub(crate) use ibench::{mcf, memcached};
 pub(crate) use platforms::states;
 pub(crate) use shape::shape;
 
-use quell_sim::{Machine, Program, Scene, SimBatch, SimServer, preset};
+use quell_sim::{Machine, Program, SimBatch, SimServer, preset};
 use quell_types::{BatchSpec, CpuSet, Knob, Setting};
 use std::time::Duration;
 

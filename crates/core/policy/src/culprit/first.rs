@@ -1,188 +1,141 @@
-//! Serving a victim first, while somebody is limited for its sake.
+//! Serving a victim first, while somebody is limited for its sake and there is room.
 //!
 //! # Problem
 //! Once the culprit is limited, what is left of a victim's waits is the innocents' sharing: each time
 //! one of its threads wakes, somebody may have just begun a turn of some milliseconds. Nobody is to be
-//! limited for that. Yet a tail five times as long as alone is what its users see.
+//! limited for that. Yet a tail several times as long as alone is what its users see.
 //!
 //! # Idea
-//! To be served *first* is not to be served *more*. Who asks for no more CPU than its fair share gets all
-//! of it in the end, whatever its weight; the weight decides when. So while a culprit of its serves a
-//! term, a victim has a great weight, as long as it uses no more than its fair share: max-min, of the
-//! CPUs among all groups and services by what each asks for. The others do the same work, somewhat later.
-//! It is not served first before that: then nobody would hurt it any more, and the culprit, who goes on
-//! to hurt all others, would never be found.
+//! Where CPUs have time left everybody gets what it asks for in the end, and weights decide only who gets
+//! it when. So while a culprit of its serves a term, and as long as some of the CPUs' time is idle, a
+//! victim has a great weight: it is served *first*, not *more*, and the others do the same work somewhat
+//! later. Where no time is left whoever is served first takes from the others (measured: 18 % of the
+//! work of innocents that want more than there is), so then its weight is as it was.
 //!
-//! A victim that uses more than that is greedy: its weight is given back, and not raised again for the
-//! same terms, so that nothing swings.
+//! It is not served first before somebody is limited: nobody would hurt it any more, and the culprit, who
+//! goes on to hurt all others, would never be found.
 //!
 //! # Units
-//! CPUs; weights, of which 100 is the usual one.
+//! Shares of all CPUs' time; weights, of which 100 is the usual one; steps of the law.
 //!
 //! # Pseudo-code
 //! ```text
 //! each step, for each victim for whose sake somebody is limited:
-//!   share = max-min fair share of the CPUs, if the others get what they ask for
-//!   uses at most 1.1 share: its weight is raised
-//!   uses more, three steps running, or is not seen: its weight is given back
-//! for whose sake nobody is limited any more: the same
+//!   for four steps running at most 95 % of the CPUs' time was in use:    its weight is raised
+//!   for two steps running more was, or nobody sees how much:             its weight is given back
+//! for whose sake nobody is limited any more:                             the same
 //! ```
 //!
 //! # Degradation
 //! Without a weight for the service's group the culprit is limited all the same. Where groups may run on
-//! some of the CPUs only, the share is that of all CPUs: a service that is confined to few of them may be
-//! served first though it uses most of these.
+//! some of the CPUs only, time that is left elsewhere counts as room.
 //!
 //! Source: issue "Name the polluter and limit only it" (what the victim must get back, what innocents
 //! keep).
 
-use quell_types::{BatchObservation, Observation, Tenant};
+use quell_types::{Observation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By so much it may use more than its fair share: shares are estimates of a moment.
-const LEEWAY: f64 = 1.1;
-/// Steps running in which it uses more until it is greedy.
-const GREEDY_STEPS: u32 = 3;
+/// With more of the CPUs' time in use there is no room: samples and their moments err by some percent.
+const FULL_FRAC: f64 = 0.95;
+/// Steps with room until it is served first: a culprit that was just limited has to be seen to be so.
+const ROOMY_STEPS: u32 = 4;
+/// Steps without until it is not.
+const FULL_STEPS: u32 = 2;
 
 /// What becomes of a victim's weight.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Serve {
-    /// It is raised: so much it uses of so large a share, in CPUs.
-    First {
-        /// What it uses.
-        used_cpus: f64,
-        /// Its share.
-        share_cpus: f64,
-    },
+    /// It is raised; so much of the CPUs' time is in use.
+    First(f64),
     /// It is as it was, by this rule.
     AsUsual(&'static str),
 }
 
-/// Somebody for whose sake others are limited.
-#[derive(Clone, Debug, Default)]
-struct Victim {
-    culprits: BTreeSet<Tenant>,
-    /// Steps running in which it used more than its share.
-    over: u32,
+/// Whether CPUs have time left, with some patience.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    open: bool,
+    /// Steps running that say otherwise.
+    against: u32,
 }
 
-/// All victims of those who serve a term.
+impl Room {
+    fn see(&mut self, used_frac: Option<f64>) {
+        let roomy = used_frac.is_some_and(|used| used <= FULL_FRAC);
+        if roomy == self.open {
+            self.against = 0;
+            return;
+        }
+        self.against += 1;
+        let patience = if self.open { FULL_STEPS } else { ROOMY_STEPS };
+        if self.against >= patience {
+            *self = Room { open: roomy, against: 0 };
+        }
+    }
+}
+
+/// All victims of those who serve a term, with their culprits.
 #[derive(Debug, Default)]
 pub(super) struct First {
-    victims: BTreeMap<Tenant, Victim>,
+    victims: BTreeMap<Tenant, BTreeSet<Tenant>>,
+    room: Room,
 }
 
 impl First {
     /// Somebody serves a term for the sake of these.
     pub(super) fn convicted(&mut self, culprit: &Tenant, victims: BTreeSet<Tenant>) {
         for victim in victims {
-            self.victims.entry(victim).or_default().culprits.insert(culprit.clone());
+            self.victims.entry(victim).or_default().insert(culprit.clone());
         }
     }
 
     /// A term is over.
     pub(super) fn freed(&mut self, culprit: &Tenant) {
-        for victim in self.victims.values_mut() {
-            victim.culprits.remove(culprit);
+        for culprits in self.victims.values_mut() {
+            culprits.remove(culprit);
         }
     }
 
-    /// What becomes of each victim's weight on a machine of so many CPUs. Those for whose sake nobody is
-    /// limited any more are told once.
-    pub(super) fn follow(&mut self, cpus: f64, seen: &Observation) -> Vec<(Tenant, Serve)> {
-        let mut told = Vec::new();
-        for (name, victim) in &mut self.victims {
-            told.push((name.clone(), victim.follow(name, cpus, seen)));
+    /// What becomes of each victim's weight. Those for whose sake nobody is limited any more are told
+    /// once.
+    pub(super) fn follow(&mut self, seen: &Observation) -> Vec<(Tenant, Serve)> {
+        let used_frac = seen.host.utilisation.as_ref().ok().map(|used| used.0);
+        if self.victims.is_empty() {
+            self.room = Room::default();
+            return Vec::new();
         }
-        self.victims.retain(|_, victim| !victim.culprits.is_empty());
+        self.room.see(used_frac);
+        let serve = |culprits: &BTreeSet<Tenant>| match used_frac {
+            _ if culprits.is_empty() => Serve::AsUsual("served-again"),
+            Some(used) if self.room.open => Serve::First(used),
+            _ => Serve::AsUsual("no-room"),
+        };
+        let told = self.victims.iter().map(|(name, culprits)| (name.clone(), serve(culprits)));
+        let told = told.collect();
+        self.victims.retain(|_, culprits| !culprits.is_empty());
         told
     }
-}
-
-impl Victim {
-    fn follow(&mut self, name: &Tenant, cpus: f64, seen: &Observation) -> Serve {
-        if self.culprits.is_empty() {
-            return Serve::AsUsual("served-again");
-        }
-        if self.over >= GREEDY_STEPS {
-            return Serve::AsUsual("greedy");
-        }
-        let service = seen.services.get(name);
-        let Some(used_cpus) = service.and_then(|s| s.cpu.as_ref().ok()).map(|cpu| cpu.0) else {
-            return Serve::AsUsual("unseen");
-        };
-        let share_cpus = fair_share(cpus, asked(name, seen));
-        self.over = if used_cpus > LEEWAY * share_cpus { self.over + 1 } else { 0 };
-        Serve::First { used_cpus, share_cpus }
-    }
-}
-
-/// What everybody else asks for, in CPUs.
-fn asked(but: &Tenant, seen: &Observation) -> Vec<f64> {
-    let batch = |group: &BatchObservation| {
-        let used = group.cpu.as_ref().ok()?.0;
-        let held_back = group.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0);
-        let standing = group.standing.as_ref().copied().unwrap_or(0.0);
-        Some(if held_back { used } else { used + standing })
-    };
-    let others = seen.services.iter().filter(|(name, _)| *name != but);
-    let services = others.filter_map(|(_, s)| s.cpu.as_ref().ok().map(|cpu| cpu.0));
-    seen.batch.values().filter_map(batch).chain(services).collect()
-}
-
-/// What is left of these CPUs to one who takes all it gets, if each of the others gets what it asks for or
-/// an equal share, whichever is less.
-fn fair_share(cpus: f64, mut asked: Vec<f64>) -> f64 {
-    asked.sort_by(f64::total_cmp);
-    let (mut left, mut sharers) = (cpus, asked.len() as f64 + 1.0);
-    for one in asked {
-        let equal = left / sharers;
-        if one >= equal {
-            return equal;
-        }
-        left -= one;
-        sharers -= 1.0;
-    }
-    left
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{observe, setup};
-    use proptest::prelude::*;
+    use quell_types::{Fraction, Gap};
 
-    #[test]
-    fn shares() {
-        for (cpus, asked, share) in [
-            (2.0, vec![], 2.0),
-            (2.0, vec![0.5], 1.5),
-            (2.0, vec![5.0], 1.0),
-            (2.0, vec![0.3, 0.3, 0.3, 0.3], 0.8),
-            (2.0, vec![0.1, 4.0, 4.0], 1.9 / 3.0),
-            (8.0, vec![1.0, 0.0, 9.0], 3.5),
-        ] {
-            assert!((fair_share(cpus, asked.clone()) - share).abs() < 1e-9, "{asked:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_share_is_at_least_an_equal_one_and_what_is_not_asked_for(
-            cpus in 0.1..64.0, asked in proptest::collection::vec(0.0..8.0, 0..20),
-        ) {
-            let (count, sum) = (asked.len() as f64 + 1.0, asked.iter().sum::<f64>());
-            let share = fair_share(cpus, asked);
-            prop_assert!(share <= cpus + 1e-9);
-            prop_assert!(share >= (cpus / count).max(cpus - sum) - 1e-9);
-        }
-    }
-
-    /// What becomes of a service's weight that uses so much, beside two groups that use so much each.
-    fn follow(first: &mut First, service: f64, groups: f64) -> Vec<(Tenant, Serve)> {
+    /// What becomes of the weight of `web` where so much of the CPUs' time is in use.
+    fn follow(first: &mut First, used_frac: Option<f64>) -> Option<Serve> {
         let setup = setup(2).service("web", 10.0, 4000.0).batch("a").batch("b").build();
-        let seen = observe(&setup, 1.0).cpu("web", service).cpu("a", groups).cpu("b", groups);
-        first.follow(2.0, &seen.done())
+        let mut seen = observe(&setup, 1.0).done();
+        std::sync::Arc::make_mut(&mut seen.host).utilisation =
+            used_frac.map(Fraction).ok_or_else(|| Gap::not_yet("nobody looked"));
+        let told = first.follow(&seen);
+        assert!(told.len() <= 1);
+        told.into_iter().next().map(|(name, serve)| {
+            assert_eq!(name.as_str(), "web");
+            serve
+        })
     }
 
     fn convicted() -> First {
@@ -191,40 +144,30 @@ mod tests {
         first
     }
 
+    const NO_ROOM: Option<Serve> = Some(Serve::AsUsual("no-room"));
+
     #[test]
-    fn who_uses_its_share_at_most_is_served_first_until_the_last_term_is_over() {
+    fn a_victim_is_served_first_where_there_is_room_until_the_last_term_is_over() {
         let mut first = convicted();
         first.convicted(&"b".into(), BTreeSet::from(["web".into()]));
-        let one = |used_cpus, share_cpus| {
-            vec![(Tenant::from("web"), Serve::First { used_cpus, share_cpus })]
-        };
-        assert_eq!(follow(&mut first, 0.5, 0.5), one(0.5, 1.0));
+        (1..ROOMY_STEPS).for_each(|_| assert_eq!(follow(&mut first, Some(0.8)), NO_ROOM));
+        assert_eq!(follow(&mut first, Some(0.8)), Some(Serve::First(0.8)));
         first.freed(&"a".into());
-        assert_eq!(follow(&mut first, 0.5, 0.25), one(0.5, 1.5));
+        assert_eq!(follow(&mut first, Some(0.9)), Some(Serve::First(0.9)));
         first.freed(&"b".into());
-        let usual = vec![("web".into(), Serve::AsUsual("served-again"))];
-        assert_eq!(follow(&mut first, 0.5, 0.25), usual);
-        assert_eq!(follow(&mut first, 0.5, 0.25), vec![], "told once");
+        assert_eq!(follow(&mut first, Some(0.9)), Some(Serve::AsUsual("served-again")));
+        assert_eq!(follow(&mut first, Some(0.9)), None, "told once");
     }
 
     #[test]
-    fn who_uses_more_is_not_served_first_for_the_rest_of_the_terms() {
-        let mut first = convicted();
-        let served = |told: &[(Tenant, Serve)]| matches!(told[0].1, Serve::First { .. });
-        assert!(served(&follow(&mut first, 1.8, 0.9)) && served(&follow(&mut first, 1.8, 0.9)));
-        assert!(served(&follow(&mut first, 0.2, 0.9)), "for a moment only");
-        (0..3).for_each(|_| assert!(served(&follow(&mut first, 1.8, 0.9))));
-        for used in [1.8, 0.2] {
-            let told = follow(&mut first, used, 0.9);
-            assert_eq!(told, vec![("web".into(), Serve::AsUsual("greedy"))]);
+    fn it_is_not_where_there_is_none_or_nobody_sees_it() {
+        for full in [Some(0.99), None] {
+            let mut first = convicted();
+            (0..10).for_each(|_| assert_eq!(follow(&mut first, full), NO_ROOM));
+            (0..ROOMY_STEPS).for_each(|_| assert!(follow(&mut first, Some(0.5)).is_some()));
+            let moment = follow(&mut first, full);
+            assert_eq!(moment, full.map(Serve::First).or(NO_ROOM), "one step may be chance");
+            assert_eq!(follow(&mut first, full), NO_ROOM);
         }
-    }
-
-    #[test]
-    fn who_is_not_seen_is_not_served_first() {
-        let mut first = convicted();
-        let setup = setup(2).service("db", 10.0, 4000.0).build();
-        let told = first.follow(2.0, &observe(&setup, 1.0).done());
-        assert_eq!(told, vec![("web".into(), Serve::AsUsual("unseen"))]);
     }
 }

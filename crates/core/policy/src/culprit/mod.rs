@@ -11,7 +11,7 @@
 //! and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks
 //! show it within seconds, and the next term is twice as long. Who stops working, or leaves, is
 //! free at once. Who works in bursts is limited for many of them ([`terms`]). Meanwhile the victim is
-//! served first, as long as it takes no more than its share ([`first`]).
+//! served first, as long as there is room ([`first`]).
 //!
 //! # Units
 //! CPUs; slowdowns as factors; seconds.
@@ -42,8 +42,8 @@
 //! | `look`, `look-now`, `relieve`, `burst` | a question is open | see `who` |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
-//! | `served-first` | somebody is limited for its sake, and it uses no more than its fair share | the victim's weight |
-//! | `served-again`, `greedy`, `unseen` | nobody is any more; it uses more; nobody sees what it uses | its weight is as it was |
+//! | `served-first` | somebody is limited for its sake, and CPUs have time left | the victim's weight |
+//! | `served-again`, `no-room` | nobody is any more; no time is left, or nobody sees that | its weight is as it was |
 //! | `idle` | used less than half of its budget for 10 s, or for three times as long as its bursts are apart | the same |
 //!
 //! Source; issue "Name the polluter and limit only it" (duty steering).
@@ -82,8 +82,8 @@ pub struct CulpritParams {
     pub held_share_frac: f64,
     /// Groups that are named, but never limited.
     pub spared: Vec<String>,
-    /// Weight of a victim while somebody is limited for its sake and it uses no more than its fair
-    /// share of the CPUs: it is served first. 100 is the usual weight, and changes nothing.
+    /// Weight of a victim while somebody is limited for its sake and CPUs have time left: it is served
+    /// first. 100 is the usual weight, and changes nothing.
     pub victim_weight: u32,
     /// Whether a reporter tells what a culprit takes: short bursts on a CPU that is idle, at most
     /// 1 % of it. For `quell who` too.
@@ -208,14 +208,11 @@ impl Culprit {
         if self.params.victim_weight <= USUAL_WEIGHT {
             return;
         }
-        for (victim, serve) in self.first.follow(setup.managed_cpus.len() as f64, seen) {
+        for (victim, serve) in self.first.follow(seen) {
             let knob = Knob::CpuWeight { tenant: victim };
             match serve {
-                Serve::First { used_cpus, share_cpus } => {
-                    let inputs = vec![
-                        Input::new("used_cpus", used_cpus),
-                        Input::new("share_cpus", share_cpus),
-                    ];
+                Serve::First(used_frac) => {
+                    let inputs = vec![Input::new("used_frac", used_frac)];
                     let to = Setting::Weight(self.params.victim_weight);
                     self.ledger.set(setup, knob, to, &Reason::polluter("served-first", inputs));
                 }

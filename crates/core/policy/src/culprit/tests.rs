@@ -75,13 +75,16 @@ fn weight(world: &World<Culprit>) -> Option<u32> {
 }
 
 #[test]
-fn the_victim_is_served_first_exactly_while_somebody_is_limited_for_its_sake() {
+fn the_victim_is_served_first_only_while_somebody_is_limited_for_its_sake() {
     let mut world = world(&[("c", 0.5)], 6);
+    let (mut first, mut limits) = (0, 0);
     for _ in 0..2400 {
         world.step();
-        assert_eq!(weight(&world).is_some(), limited(&world) == ["c"]);
+        first += u32::from(weight(&world).is_some());
+        limits += u32::from(limited(&world) == ["c"]);
+        assert!(weight(&world).is_none() || limited(&world) == ["c"]);
     }
-    assert!(world.standing.rules.iter().any(|rule| rule == "served-first"));
+    assert!(limits > 1000 && first > limits * 8 / 10, "{first} of {limits} steps");
     assert!(world.standing.rules.iter().any(|rule| rule == "served-again"));
 }
 

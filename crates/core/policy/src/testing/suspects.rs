@@ -5,8 +5,8 @@ use super::{Standing, at, observe, setup};
 use crate::Policy;
 use quell_model::blame::{Finding, Standing as Status};
 use quell_types::{
-    ChipTrace, Experiment, ExperimentTrace, Gap, Input, Reading, RequestReading, Setup, Tenant,
-    Wish,
+    ChipTrace, Experiment, ExperimentTrace, Fraction, Gap, Input, Reading, RequestReading, Setup,
+    Tenant, Wish,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,11 +118,16 @@ impl<P: Policy> World<P> {
         let played = self.on_its_way.take().map(|experiment| self.trace(&experiment));
         let second = f64::from(self.step) * STEP_S;
         let mut seen = observe(&self.setup, second).qps("web", RATE).cpu("web", RATE * cost_s);
+        let mut used_cpus = RATE * cost_s;
         for group in GROUPS {
             let used = self.cpus(&group.into()) * (1.0 + 0.05 * self.chance());
             seen = seen.cpu(group, used);
+            used_cpus += used;
         }
         let mut seen = seen.done();
+        let cpus = self.setup.managed_cpus.len() as f64;
+        std::sync::Arc::make_mut(&mut seen.host).utilisation =
+            Ok(Fraction((used_cpus / cpus).min(1.0)));
         seen.interval_s = STEP_S;
         Arc::make_mut(&mut seen.host).lock_traps = self.lock_traps.clone();
         seen.experiments.extend(played);

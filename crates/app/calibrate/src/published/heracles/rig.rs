@@ -4,7 +4,7 @@ use super::super::{SEED, machine};
 use super::{Antagonist, TOLD};
 use quell_platform::{Platform as _, Scope};
 use quell_sim::calibrated::{HERACLES, HeraclesNumbers};
-use quell_sim::{Load, Machine, Program, Scene, SimBatch, SimServer, SimService, program};
+use quell_sim::{Load, Machine, Program, SimBatch, SimServer, SimService, program};
 use quell_types::{
     BatchSpec, BytesPerSecond, CpuSet, Knob, Link, LinkSpec, ServiceSpec, Setting, Slo,
 };
