@@ -126,13 +126,14 @@ fn who_want_more_together_than_there_is_are_not_named_and_the_finding_says_so() 
     // Beside 0.4 CPUs of the service, of two.
     let wanted = [[0.6, 0.6, 0.5, 0.5, 0.4], [0.6, 0.5, 0.5, 0.3, 0.2], [0.6, 0.6, 0.6, 0.1, 0.1]];
     let mut told = 0;
-    for seed in 201..=206 {
+    for seed in 201..=236 {
         let work = wanted[seed as usize % 3].map(Work::Sleeps);
         let (finding, _) = look(&scene(seed, &work), 30);
         assert!(named(&finding).is_empty(), "seed {seed}: {finding:#?}");
         told += usize::from(finding.cause == Cause::Overcommitted);
     }
-    assert!(told >= 4, "overcommitted in {told} of 6");
+    // In half of these worlds, whatever the ticks; in the others some are still suspected.
+    assert!(told >= 12, "overcommitted in {told} of 36");
 }
 
 #[test]
