@@ -2,7 +2,8 @@
 //!
 //! Each group and link has a lock of root's alone, named by its folder's device and inode: a lock on
 //! the folder itself would be anybody's to take, since everybody may open it. The locks lie in `/run`,
-//! which is empty after a boot, and are gone with their agent; agents that see another `/run` (one in
+//! which is empty after a boot, and are gone with their agent, or with the next start or `quell restore`
+//! if it was killed; agents that see another `/run` (one in
 //! a container beside one on the host) do not see each other's.
 
 use crate::error::AgentError;
@@ -28,6 +29,7 @@ impl Claims {
     /// # Errors
     /// Another agent has one of them, or the locks cannot be made.
     pub(crate) fn take(config: &Checked) -> Result<Self, AgentError> {
+        sweep_claims();
         let layout = Layout::discover("/");
         let services = config.services.iter().map(|s| (s.name.as_str(), &s.selector));
         let batch = config.batch.iter().map(|b| (b.name.as_str(), &b.selector));
@@ -44,6 +46,11 @@ impl Claims {
         }
         Ok(Self { _locks: locks })
     }
+}
+
+/// Removes the locks of agents that were killed; those of agents that live stay.
+pub(crate) fn sweep_claims() {
+    NamedLock::sweep(Path::new(FOLDER));
 }
 
 /// Folders of a selector's group; a root belongs to everybody.
@@ -84,5 +91,21 @@ mod tests {
         drop(first);
         assert!(claim(&locks, "jobs", group).unwrap().is_some());
         assert!(claim(&locks, "gone", base.path().join("none")).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_an_agent_leaves_that_is_killed_is_swept_away_and_nothing_else() {
+        let base = tempfile::tempdir().unwrap();
+        let (locks, group) = (base.path().join("quell-claims"), base.path().join("group"));
+        std::fs::create_dir(&group).unwrap();
+        let alive = claim(&locks, "jobs", group.clone()).unwrap();
+        std::fs::write(locks.join("quell-1-1"), "").unwrap();
+        NamedLock::sweep(&locks);
+        assert_eq!(std::fs::read_dir(&locks).unwrap().count(), 1, "the living one's");
+        assert!(claim(&locks, "jobs", group).is_err());
+        std::fs::write(locks.join("quell-1-1"), "").unwrap();
+        drop(alive);
+        NamedLock::sweep(&locks);
+        assert!(!locks.exists());
     }
 }

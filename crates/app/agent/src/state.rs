@@ -65,6 +65,7 @@ impl AgentState {
 /// # Errors
 /// The agent still runs, or the journal cannot be read or written.
 pub fn restore(state: &StateDir) -> Result<RestoreReport, RestoreError> {
+    crate::claim::sweep_claims();
     if !state.0.exists() {
         return Ok(RestoreReport::default());
     }

@@ -99,6 +99,33 @@ impl NamedLock {
     }
 }
 
+impl NamedLock {
+    /// Removes the files of those that died with a lock of theirs, and the folder if none is left. Locks
+    /// that are held stay.
+    pub fn sweep(folder: &Path) {
+        let Ok(files) = std::fs::read_dir(folder) else { return };
+        for path in files.flatten().map(|file| file.path()) {
+            let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let Ok(file) = rustix::fs::open(&path, flags, Mode::empty()).map(File::from) else {
+                continue;
+            };
+            // The file goes while it is locked, and only if it is still the one of that name.
+            let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+            if free && is_named(&file, &path) {
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+/// Whether the file is the one that the path names.
+fn is_named(file: &File, path: &Path) -> bool {
+    let (own, named) = (file.metadata(), std::fs::symlink_metadata(path));
+    let id = |m: std::fs::Metadata| (m.dev(), m.ino());
+    matches!((own.map(id), named.map(id)), (Ok(own), Ok(named)) if own == named)
+}
+
 impl Drop for NamedLock {
     /// The file goes while it is locked, so that nobody holds one that another cannot find.
     fn drop(&mut self) {
@@ -117,13 +144,11 @@ fn lock(path: &Path) -> io::Result<Result<File, File>> {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(file)),
             other => other?,
         }
-        let own = file.metadata()?;
-        let named = std::fs::symlink_metadata(path);
-        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())) {
+        if !is_named(&file, path) {
             // Its holder has removed it while we waited for it.
             continue;
         }
-        if own.mode() & 0o077 == 0 {
+        if file.metadata()?.mode() & 0o077 == 0 {
             return Ok(Ok(file));
         }
         // One that others could open, and may still have open: another takes its place.
