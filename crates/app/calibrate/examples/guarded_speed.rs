@@ -3,7 +3,8 @@
 //! and with none stepped over. Samples come as `quell guard` takes them: at the law's period, full
 //! ones once a second.
 //!
-//! `cargo run --release --example guarded_speed -p quell-calibrate [LAW]`
+//! `cargo run --release --example guarded_speed -p quell-calibrate [LAW [SECONDS [true|false]]]`:
+//! this law only, so many simulated seconds, with growing ticks only or with none stepped over.
 
 use quell_control::{Engine, EngineParams};
 use quell_platform::{Platform, PlatformError, Scope};
@@ -12,7 +13,7 @@ use quell_sim::{Load, Scene, SimBatch, SimServer, SimService, preset, program};
 use quell_types::{BatchSpec, ServiceSpec, Slo};
 use std::time::{Duration, Instant};
 
-const SIMULATED_S: u64 = 300;
+const SIMULATED_S: f64 = 300.0;
 
 fn scene(stretch: bool) -> Option<Scene> {
     let mut scene = Scene { stretch, ..Scene::new(preset("haswell2")?, 1) };
@@ -41,15 +42,15 @@ fn scene(stretch: bool) -> Option<Scene> {
     Some(scene)
 }
 
-/// Lets the law rule for a while; answers simulated over real time.
-fn ratio(law: Law, scene: &Scene) -> Result<f64, PlatformError> {
+/// Lets the law rule for so many simulated seconds; answers simulated over real time.
+fn ratio(law: Law, scene: &Scene, seconds: f64) -> Result<f64, PlatformError> {
     let mut server = SimServer::new(scene).map_err(|e| PlatformError::Lost(e.to_string()))?;
     let laws = build(law, &LawParams::default()).map_err(|e| PlatformError::Lost(e.to_string()))?;
     let mut engine = Engine::new(server.setup().clone(), laws, EngineParams::default());
     let period = engine.shortest_period().unwrap_or(Duration::from_secs(1));
     let period = period.min(Duration::from_secs(1));
     let (begun, mut time, mut full) = (Instant::now(), Duration::ZERO, Duration::ZERO);
-    while time < Duration::from_secs(SIMULATED_S) {
+    while time.as_secs_f64() < seconds {
         time += period;
         let scope = if time >= full { Scope::Full } else { Scope::Fast };
         if scope == Scope::Full {
@@ -64,13 +65,16 @@ fn ratio(law: Law, scene: &Scene) -> Result<f64, PlatformError> {
 }
 
 fn main() {
-    let named = std::env::args().nth(1);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let named = words.first();
+    let seconds = words.get(1).and_then(|s| s.parse().ok()).unwrap_or(SIMULATED_S);
+    let only: Option<bool> = words.get(2).and_then(|stretch| stretch.parse().ok());
     let laws: Vec<Law> =
-        Law::ALL.into_iter().filter(|law| named.as_ref().is_none_or(|n| n == law.name())).collect();
+        Law::ALL.into_iter().filter(|law| named.is_none_or(|n| n == law.name())).collect();
     for law in laws {
-        for stretch in [true, false] {
+        for stretch in [true, false].into_iter().filter(|s| only.is_none_or(|only| only == *s)) {
             let Some(scene) = scene(stretch) else { return };
-            match ratio(law, &scene) {
+            match ratio(law, &scene, seconds) {
                 Ok(ratio) => {
                     println!(
                         "{:10} growing ticks: {stretch:5} {ratio:8.0} times real time",

@@ -11,13 +11,15 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 pub(crate) struct Journal {
     hash: u64,
     lines: u64,
-    kept: Option<String>,
+    kept: Option<Vec<u8>>,
+    /// The last line, in a buffer that lives from line to line.
+    line: Vec<u8>,
 }
 
 impl Journal {
     /// An empty one; `keep` its lines, or only their digest.
     pub(crate) fn new(keep: bool) -> Self {
-        Self { hash: OFFSET, lines: 0, kept: keep.then(String::new) }
+        Self { hash: OFFSET, lines: 0, kept: keep.then(Vec::new), line: Vec::new() }
     }
 
     /// Writes an entry down, unless it says nothing.
@@ -25,12 +27,14 @@ impl Journal {
         if entry.is_empty() {
             return;
         }
+        self.line.clear();
         // An entry is plain data with text keys: it can always be written.
-        let line = serde_json::to_string(entry).unwrap_or_default() + "\n";
-        self.hash = line.bytes().fold(self.hash, step);
+        let _ = serde_json::to_writer(&mut self.line, entry);
+        self.line.push(b'\n');
+        self.hash = self.line.iter().copied().fold(self.hash, step);
         self.lines += 1;
         if let Some(kept) = &mut self.kept {
-            kept.push_str(&line);
+            kept.extend_from_slice(&self.line);
         }
     }
 
@@ -41,7 +45,8 @@ impl Journal {
 
     /// Its text, if it was kept.
     pub(crate) fn text(self) -> Option<String> {
-        self.kept
+        // Lines of JSON are text.
+        self.kept.map(|kept| String::from_utf8(kept).unwrap_or_default())
     }
 }
 

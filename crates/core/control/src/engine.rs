@@ -6,6 +6,7 @@ use crate::journal::{Entry, Judged, Note};
 use crate::order::order_actions;
 use crate::repair::{Advice, ForeignChange, Repair};
 use crate::round::same_setting;
+use crate::side_by_side::SideBySide;
 use crate::tasks::{Allowance, Allowances, dispatch};
 use quell_model::blame::Finding;
 use quell_model::{Observer, ObserverParams};
@@ -327,19 +328,17 @@ impl Engine {
     /// A wish that was seen in place before and still is, as nearly all are, needs no second look.
     fn unsettled(&self, sample: &Sample) -> Vec<(Knob, Setting)> {
         let standing = self.arbiter.standing();
-        let stands = |knob: &Knob, wanted: &Setting| {
-            let real = || sample.knobs.get(knob).and_then(|reading| reading.as_ref().ok());
-            self.repair.is_confirmed(knob, wanted)
-                && real().is_some_and(|real| same_setting(real, wanted))
+        // All are in order: side by side each knob is compared about once.
+        let mut confirmed = SideBySide::of(self.repair.confirmed());
+        let mut real = SideBySide::of(sample.knobs.iter());
+        let mut stands = |knob: &Knob, wanted: &Setting| {
+            confirmed.at(knob) == Some(wanted)
+                && matches!(real.at(knob), Some(Ok(real)) if same_setting(real, wanted))
         };
         let wished = standing.iter().map(|(knob, standing)| (knob, &standing.setting));
         let wished = wished.filter(|(knob, wanted)| !stands(knob, wanted));
-        // Both are in order: side by side each knob is compared about once.
-        let mut others = standing.keys().peekable();
-        let released = self.first_seen.iter().filter(|(knob, _)| {
-            while others.next_if(|other| other < knob).is_some() {}
-            others.peek() != Some(knob)
-        });
+        let mut others = SideBySide::of(standing.iter());
+        let released = self.first_seen.iter().filter(|(knob, _)| others.at(knob).is_none());
         let left = wished.chain(released).filter(|(knob, _)| !self.given_up.contains(*knob));
         left.map(|(knob, setting)| (knob.clone(), setting.clone())).collect()
     }

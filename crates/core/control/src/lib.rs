@@ -16,6 +16,7 @@ mod journal;
 mod order;
 mod repair;
 mod round;
+mod side_by_side;
 mod tasks;
 
 pub use arbiter::{Arbiter, Standing};

@@ -75,10 +75,11 @@ impl Repair {
         }
     }
 
-    /// Whether a knob was seen at just this setting, and nothing was written to it since.
-    pub(crate) fn is_confirmed(&self, knob: &Knob, wanted: &Setting) -> bool {
-        let seen = |care: &Care| care.unseen.is_none() && care.confirmed.as_ref() == Some(wanted);
-        self.knobs.get(knob).is_some_and(seen)
+    /// Knobs that were seen as they were wanted, with that setting, and to which nothing was
+    /// written since; in order.
+    pub(crate) fn confirmed(&self) -> impl Iterator<Item = (&Knob, &Setting)> {
+        let seen = self.knobs.iter().filter(|(_, care)| care.unseen.is_none());
+        seen.filter_map(|(knob, care)| Some((knob, care.confirmed.as_ref()?)))
     }
 
     /// Notes that a knob stands as wanted.

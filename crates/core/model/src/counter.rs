@@ -2,6 +2,7 @@
 
 use quell_types::{Gap, Reading, Time};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Remembers the last good value of a growing counter and gives its growth.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +48,9 @@ impl Counter {
 /// The same for counters by CPU.
 #[derive(Clone, Debug, Default)]
 pub struct CounterByCpu {
-    last: Option<(Time, BTreeMap<u32, u64>)>,
+    last: Option<(Time, Arc<BTreeMap<u32, u64>>)>,
+    /// The rates of last time, if no counter had grown.
+    still: Option<Arc<BTreeMap<u32, f64>>>,
 }
 
 impl CounterByCpu {
@@ -58,8 +61,8 @@ impl CounterByCpu {
     pub fn rates(
         &mut self,
         time: Time,
-        values: &Reading<BTreeMap<u32, u64>>,
-    ) -> Reading<BTreeMap<u32, f64>> {
+        values: &Reading<Arc<BTreeMap<u32, u64>>>,
+    ) -> Reading<Arc<BTreeMap<u32, f64>>> {
         let values = values.as_ref().map_err(Clone::clone)?;
         let Some((then, old)) = &mut self.last else {
             self.last = Some((time, values.clone()));
@@ -69,16 +72,28 @@ impl CounterByCpu {
             return Err(Gap::not_yet("no time has passed"));
         }
         let seconds = time.since(std::mem::replace(then, time)).as_secs_f64();
-        if !values.keys().eq(old.keys()) {
-            let old = std::mem::replace(old, values.clone());
-            let both = values.iter().filter_map(|(cpu, now)| Some((cpu, now, *old.get(cpu)?)));
-            return Ok(rates(both, seconds));
+        let old = std::mem::replace(old, values.clone());
+        let grown = !Arc::ptr_eq(&old, values);
+        if !grown && let Some(still) = &self.still {
+            return Ok(still.clone());
         }
-        // The same CPUs as ever: no look-ups, and no new map to remember.
-        let both = values.iter().zip(old.values_mut());
-        let both = both.map(|((cpu, now), old)| (cpu, now, std::mem::replace(old, *now)));
-        Ok(rates(both, seconds))
+        let rates = Arc::new(growth_by_cpu(&old, values, seconds));
+        self.still = (!grown).then(|| rates.clone());
+        Ok(rates)
     }
+}
+
+fn growth_by_cpu(
+    old: &BTreeMap<u32, u64>,
+    now: &BTreeMap<u32, u64>,
+    seconds: f64,
+) -> BTreeMap<u32, f64> {
+    if !now.keys().eq(old.keys()) {
+        let both = now.iter().filter_map(|(cpu, now)| Some((cpu, now, *old.get(cpu)?)));
+        return rates(both, seconds);
+    }
+    // The same CPUs as ever: no look-ups.
+    rates(now.iter().zip(old.values()).map(|((cpu, now), old)| (cpu, now, *old)), seconds)
 }
 
 /// Growth per second of (CPU, now, before), but of those that began anew.
@@ -111,15 +126,30 @@ mod tests {
     fn rates_by_cpu_leave_out_who_came_or_began_anew() {
         let mut c = CounterByCpu::default();
         let at = |n: u64| Time(n * 1_000_000_000);
-        let of = |list: &[(u32, u64)]| Ok(list.iter().copied().collect());
+        let told = |list: &[(u32, f64)]| Ok(Arc::new(list.iter().copied().collect()));
+        let of = |list: &[(u32, u64)]| Ok(Arc::new(list.iter().copied().collect()));
         assert!(matches!(c.rates(at(1), &of(&[(0, 5), (1, 9)])), Err(Gap::NotYet(_))));
         assert!(matches!(c.rates(at(2), &Err(Gap::failed("x"))), Err(Gap::Failed(_))));
         let rates = c.rates(at(3), &of(&[(0, 25), (1, 2), (2, 7)]));
-        assert_eq!(rates, Ok(BTreeMap::from([(0, 10.0)])));
+        assert_eq!(rates, told(&[(0, 10.0)]));
         assert!(c.rates(at(3), &of(&[(0, 99)])).is_err(), "no time has passed");
-        assert_eq!(c.rates(at(4), &of(&[(1, 5), (2, 7)])), Ok([(1, 3.0), (2, 0.0)].into()));
-        assert_eq!(c.rates(at(6), &of(&[(1, 9), (2, 3)])), Ok([(1, 2.0)].into()), "the same CPUs");
-        assert_eq!(c.rates(at(7), &of(&[(1, 9), (2, 4)])), Ok([(1, 0.0), (2, 1.0)].into()));
+        assert_eq!(c.rates(at(4), &of(&[(1, 5), (2, 7)])), told(&[(1, 3.0), (2, 0.0)]));
+        assert_eq!(c.rates(at(6), &of(&[(1, 9), (2, 3)])), told(&[(1, 2.0)]), "the same CPUs");
+        assert_eq!(c.rates(at(7), &of(&[(1, 9), (2, 4)])), told(&[(1, 0.0), (2, 1.0)]));
+    }
+
+    #[test]
+    fn counters_that_are_shared_did_not_grow() {
+        let mut c = CounterByCpu::default();
+        let at = |n: u64| Time(n * 1_000_000_000);
+        let shared = Arc::new(BTreeMap::from([(0, 5), (1, 9)]));
+        assert!(c.rates(at(1), &Ok(shared.clone())).is_err(), "the first");
+        for second in 2..5 {
+            let rates = c.rates(at(second), &Ok(shared.clone()));
+            assert_eq!(rates, Ok(Arc::new([(0, 0.0), (1, 0.0)].into())), "second {second}");
+        }
+        let rates = c.rates(at(6), &Ok(Arc::new([(0, 9), (1, 9)].into())));
+        assert_eq!(rates, Ok(Arc::new([(0, 2.0), (1, 0.0)].into())), "one grew");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use quell_types::{
     LinkReading, Reading, Tenant, Time,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub(crate) struct HostCounters {
@@ -40,9 +41,7 @@ impl HostCounters {
             frequency_khz: reading.frequency_khz.clone(),
             bus_locks_per_s: self.bus_locks(time, reading),
             temperature: reading.temperature.clone(),
-            cpu_busy: self.cpu_busy.rates(time, &reading.cpu_busy_ns).map(|busy| {
-                busy.into_iter().map(|(cpu, ns)| (cpu, Fraction((ns / 1e9).min(1.0)))).collect()
-            }),
+            cpu_busy: self.cpu_busy(time, reading),
             lock_traps: reading.lock_traps.clone(),
         }
     }
@@ -52,8 +51,15 @@ impl HostCounters {
         &mut self,
         time: Time,
         reading: &HostReading,
-    ) -> Reading<BTreeMap<u32, f64>> {
+    ) -> Reading<Arc<BTreeMap<u32, f64>>> {
         self.bus_locks.rates(time, &reading.bus_locks)
+    }
+
+    fn cpu_busy(&mut self, time: Time, reading: &HostReading) -> Reading<BTreeMap<u32, Fraction>> {
+        // Time goes on, so nobody shares these counters.
+        let busy_ns = reading.cpu_busy_ns.clone().map(Arc::new);
+        let rates = self.cpu_busy.rates(time, &busy_ns)?;
+        Ok(rates.iter().map(|(cpu, ns)| (*cpu, Fraction((ns / 1e9).min(1.0)))).collect())
     }
 
     /// (busy over busy + idle, steal over all).

@@ -4,6 +4,7 @@
 use quell_model::{Observer, ObserverParams};
 use quell_types::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn setup() -> Setup {
     Setup {
@@ -173,13 +174,13 @@ fn bus_locks_are_followed_in_fast_samples_while_the_rest_of_the_machine_stands()
         if fast {
             sample.host = HostReading::missing(&Gap::not_yet("read in full samples only"));
         }
-        sample.host.bus_locks = Ok(BTreeMap::from([(3, locks)]));
+        sample.host.bus_locks = Ok(Arc::new(BTreeMap::from([(3, locks)])));
         observer.observe(&sample).host
     };
     see(1000, 50, false);
     let full = see(2000, 150, false);
     let fast = see(2100, 650, true);
-    assert_eq!(full.bus_locks_per_s, Ok(BTreeMap::from([(3, 100.0)])));
+    assert_eq!(full.bus_locks_per_s, Ok(Arc::new(BTreeMap::from([(3, 100.0)]))));
     let rate = fast.bus_locks_per_s.as_ref().unwrap()[&3];
     assert!((rate - 5000.0).abs() < 1e-6, "{rate}");
     assert_eq!(fast.utilisation, full.utilisation);

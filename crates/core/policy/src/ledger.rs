@@ -51,7 +51,7 @@ impl Ledger {
     /// Wishes for a setting, unless the machine lacks the knob or it is already wished for.
     /// Returns whether that is new.
     pub(crate) fn set(&mut self, setup: &Setup, knob: Knob, to: Setting, why: &Reason) -> bool {
-        if !setup.controls(&knob) || self.standing.get(&knob) == Some(&to) {
+        if self.standing.get(&knob) == Some(&to) || !setup.controls(&knob) {
             return false;
         }
         self.standing.insert(knob.clone(), to.clone());

@@ -144,14 +144,16 @@ impl LogHistogram {
     #[must_use]
     pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> Option<[f64; N]> {
         let total = self.count();
-        (total > 0).then(|| shares.map(|p| self.quantile_of(total, p)))
+        let first = self.counts.iter().position(|count| *count > 0)?;
+        Some(shares.map(|p| self.quantile_of(first, total, p)))
     }
 
-    /// The quantile of so many values, at least one.
-    fn quantile_of(&self, total: u64, p: f64) -> f64 {
+    /// The quantile of so many values, the least of which lie in slot `first`.
+    fn quantile_of(&self, first: usize, total: u64, p: f64) -> f64 {
         let wanted = (total as f64 * p.clamp(0.0, 1.0)).max(1.0);
         let mut below = 0.0;
-        for (slot, &count) in self.counts.iter().enumerate().filter(|(_, c)| **c > 0) {
+        let used = self.counts.iter().enumerate().skip(first);
+        for (slot, &count) in used.filter(|(_, count)| **count > 0) {
             if below + count as f64 >= wanted {
                 let low = Self::lower_bound(slot) as f64;
                 let high = Self::lower_bound(slot + 1) as f64;

@@ -136,7 +136,7 @@ pub struct HostObservation {
     /// Frequency by CPU, in kHz.
     pub frequency_khz: Reading<BTreeMap<u32, u64>>,
     /// Bus locks per second by CPU, over the last interval in which they were read.
-    pub bus_locks_per_s: Reading<BTreeMap<u32, f64>>,
+    pub bus_locks_per_s: Reading<Arc<BTreeMap<u32, f64>>>,
     /// Temperature by CPU.
     pub temperature: Reading<BTreeMap<u32, Celsius>>,
     /// Use by CPU, 0..1.

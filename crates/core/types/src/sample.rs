@@ -154,9 +154,9 @@ pub struct HostReading {
     pub online_cpus: Reading<CpuSet>,
     /// Bus locks that each CPU made since counting began: atomic operations across two cache lines
     /// (split locks) or on uncached memory, each of which stops everybody's memory. Read in
-    /// fast samples too.
+    /// fast samples too. Counters that did not grow may be shared from sample to sample.
     #[serde(default = "unrecorded")]
-    pub bus_locks: Reading<BTreeMap<u32, u64>>,
+    pub bus_locks: Reading<Arc<BTreeMap<u32, u64>>>,
     /// Temperature of each CPU; a hardware thread has its core's. A gap where only whole sockets
     /// are measured: equal numbers would tell nobody apart.
     #[serde(default = "unrecorded")]

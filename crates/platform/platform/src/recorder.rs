@@ -125,6 +125,7 @@ mod tests {
     use crate::Table;
     use quell_types::{Celsius, Gap, Watts};
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     #[test]
     fn readings_by_number_come_back() {
@@ -132,7 +133,7 @@ mod tests {
         let mut sample = table.sample(Duration::from_secs(1), Scope::Full).unwrap();
         sample.host.power = Ok(BTreeMap::from([(0, Watts(12.5)), (1, Watts(0.1))]));
         sample.host.frequency_khz = Ok(BTreeMap::from([(7, 2_400_000)]));
-        sample.host.bus_locks = Ok(BTreeMap::from([(0, 12), (3, 0)]));
+        sample.host.bus_locks = Ok(Arc::new(BTreeMap::from([(0, 12), (3, 0)])));
         sample.host.temperature = Ok(BTreeMap::from([(1, Celsius(61.5))]));
         sample.host.cpu_busy_ns = Ok(BTreeMap::from([(2, 7)]));
         let line = serde_json::to_string(&Record::Sample { sample: Box::new(sample.clone()) });

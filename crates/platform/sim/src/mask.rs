@@ -45,14 +45,14 @@ impl Mask {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        let (mut words, mut at) = (self.0, 0);
+        let (mut word, mut at) = (self.0[0], 0);
         std::iter::from_fn(move || {
-            while words.get(at) == Some(&0) {
+            while word == 0 {
                 at += 1;
+                word = *self.0.get(at)?;
             }
-            let word = words.get_mut(at)?;
             let bit = word.trailing_zeros() as usize;
-            *word &= *word - 1;
+            word &= word - 1;
             Some(at * 64 + bit)
         })
     }

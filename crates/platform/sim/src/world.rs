@@ -17,6 +17,7 @@ mod pause;
 mod phases;
 mod place;
 mod populate;
+mod progress;
 mod quota;
 mod sched;
 mod service;
@@ -26,6 +27,7 @@ mod tick;
 use agenda::Agenda;
 use cost::Cell;
 pub(crate) use group::{Group, Quota};
+pub(crate) use heat::Warmth;
 pub(crate) use service::Service;
 
 use crate::machine::{Machine, Shape};
@@ -40,10 +42,31 @@ use crate::workload::Program;
 /// A moment that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// Longer than any span that is looked at, and below where signed numbers end.
+const ENDLESS: f64 = 9e18;
+
 /// Whole nanoseconds that cover a span of at least 0; [`NEVER`] for one without end.
 fn whole_ns(span: f64) -> u64 {
-    let whole = span as u64;
-    whole.saturating_add(u64::from((whole as f64) < span))
+    if span >= ENDLESS {
+        return NEVER;
+    }
+    // Processors convert signed numbers in one step.
+    let whole = span as i64;
+    (whole + i64::from((whole as f64) < span)) as u64
+}
+
+/// A span of nanoseconds, below [`ENDLESS`].
+fn span_of(ns: u64) -> f64 {
+    ns as i64 as f64
+}
+
+/// What ran on a socket since the last tick.
+#[derive(Clone, Copy, Debug, Default)]
+struct SocketRan {
+    /// Power units times nanoseconds.
+    units_ns: f64,
+    /// Run time of all its CPUs in nanoseconds.
+    busy_ns: f64,
 }
 
 /// Where a thread stands.
@@ -180,8 +203,7 @@ pub(crate) struct World {
     /// The share of the locks that programs would make for which a server's bus has time.
     lock_room: Vec<f64>,
     lock_limit: Option<lock_limit::LockLimit>,
-    socket_units: Vec<f64>,
-    socket_busy: Vec<f64>,
+    socket_ran: Vec<SocketRan>,
     cpu_next: Agenda,
     group_next: Agenda,
     phase_next: Agenda,
@@ -253,8 +275,7 @@ impl World {
             open: vec![1.0; machine.domains()],
             lock_room: vec![1.0; machine.servers as usize],
             lock_limit: machine.bus_lock_limit.map(lock_limit::LockLimit::new),
-            socket_units: vec![0.0; sockets],
-            socket_busy: vec![0.0; sockets],
+            socket_ran: vec![SocketRan::default(); sockets],
             cpu_next: Agenda::new(cpus),
             group_next: Agenda::new(0),
             phase_next: Agenda::new(0),

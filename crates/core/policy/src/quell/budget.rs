@@ -15,7 +15,7 @@
 use super::harm::Harm;
 use super::params::QuellParams;
 use super::signals::Signals;
-use quell_types::{CpuBandwidth, CpuSet, Setup, Tenant};
+use quell_types::{CpuBandwidth, Setup, Tenant};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(super) struct Share {
     pub(super) harm: f64,
     /// Its CPU bandwidth.
     pub(super) bandwidth: CpuBandwidth,
-    /// Where bandwidth cannot be set: the CPUs that it may use.
-    pub(super) cpus: CpuSet,
+    /// Where bandwidth cannot be set: how many CPUs it may use.
+    pub(super) whole_cpus: usize,
 }
 
 /// All groups' shares.
@@ -51,7 +51,7 @@ impl Shares {
     /// No group is limited.
     pub(super) fn free(setup: &Setup, harm: &Harm) -> Self {
         let cpus = setup.managed_cpus.len().max(1) as f64;
-        let share = |name: &Tenant| one_share(setup, harm.of(name), cpus, cpus);
+        let share = |name: &Tenant| one_share(harm.of(name), cpus, cpus);
         let by_group = setup.batch.iter().map(|b| (b.name.clone(), share(&b.name))).collect();
         Self { allowance_ln: f64::INFINITY, by_group }
     }
@@ -83,7 +83,7 @@ pub(super) fn share(
             left -= more * harm;
             params.least_cpus + more
         };
-        by_group.insert(tenant.clone(), one_share(setup, harm, budget, cpus));
+        by_group.insert(tenant.clone(), one_share(harm, budget, cpus));
     }
     Shares { allowance_ln, by_group }
 }
@@ -95,12 +95,11 @@ fn allowance(params: &QuellParams, signals: &Signals, trust: f64) -> f64 {
     trust * room
 }
 
-fn one_share(setup: &Setup, harm: f64, budget: f64, cpus: f64) -> Share {
+fn one_share(harm: f64, budget: f64, cpus: f64) -> Share {
     let rounded = ((budget * STEPS_PER_CPU).floor() / STEPS_PER_CPU).max(1.0 / STEPS_PER_CPU);
     let bandwidth =
         if budget >= 0.98 * cpus { CpuBandwidth::unlimited() } else { bandwidth_of(rounded) };
-    let whole = (budget.round() as usize).max(1);
-    Share { harm, bandwidth, cpus: setup.managed_cpus.last(whole) }
+    Share { harm, bandwidth, whole_cpus: (budget.round() as usize).max(1) }
 }
 
 /// The bandwidth setting of a budget: the shortest period that the kernel's least quota allows.

@@ -191,7 +191,8 @@ impl Quell {
                 self.ledger.set(setup, knob, to, &why);
             } else {
                 let knob = Knob::Cpus { tenant: tenant.clone() };
-                self.ledger.set(setup, knob, Setting::Cpus(share.cpus.clone()), &why);
+                let cpus = setup.managed_cpus.last(share.whole_cpus);
+                self.ledger.set(setup, knob, Setting::Cpus(cpus), &why);
             }
         }
     }

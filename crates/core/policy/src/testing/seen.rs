@@ -217,7 +217,7 @@ impl Seen {
 
     /// Bus locks per second of all CPUs, CPU 0 first.
     pub(crate) fn bus_locks(self, per_s: &[f64]) -> Self {
-        let by_cpu = (0u32..).zip(per_s.iter().copied()).collect();
+        let by_cpu = Arc::new((0u32..).zip(per_s.iter().copied()).collect());
         self.with(|o| Arc::make_mut(&mut o.host).bus_locks_per_s = Ok(by_cpu))
     }
 

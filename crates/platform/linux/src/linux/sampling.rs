@@ -92,7 +92,7 @@ impl Linux {
     }
 
     fn host(&mut self, time: Time, scope: Scope) -> HostReading {
-        let bus_locks = self.locks.of_cpus();
+        let bus_locks = self.locks.of_cpus().map(Arc::new);
         if scope == Scope::Fast {
             let rest = HostReading::missing(&Gap::not_yet("read in full samples only"));
             return HostReading { online_cpus: self.machine.online_cpus(), bus_locks, ..rest };

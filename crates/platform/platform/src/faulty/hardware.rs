@@ -1,6 +1,7 @@
 //! What faults do to the sensors of the machine itself: bus locks, temperatures, power.
 
 use quell_types::{Celsius, Gap, HostReading, Sample, Watts};
+use std::sync::Arc;
 
 /// They show what they showed; everything else goes on.
 pub(super) fn stall(sample: &mut Sample, last: Option<&Sample>) {
@@ -19,7 +20,7 @@ pub(super) fn stall(sample: &mut Sample, last: Option<&Sample>) {
 pub(super) fn lie(sample: &mut Sample, times: u32) {
     let locks = |count: &mut u64| *count = count.saturating_mul(u64::from(times));
     if let Ok(by_cpu) = &mut sample.host.bus_locks {
-        by_cpu.values_mut().for_each(locks);
+        Arc::make_mut(by_cpu).values_mut().for_each(locks);
     }
     sample.tenants.values_mut().filter_map(|t| t.bus_locks.as_mut().ok()).for_each(locks);
     if let Ok(by_cpu) = &mut sample.host.temperature {
@@ -42,7 +43,7 @@ pub(super) fn vanish(sample: &mut Sample, cpus: &[u32]) {
     }
     for cpu in cpus {
         if let Ok(by_cpu) = &mut sample.host.bus_locks {
-            by_cpu.remove(cpu);
+            Arc::make_mut(by_cpu).remove(cpu);
         }
         if let Ok(by_cpu) = &mut sample.host.temperature {
             by_cpu.remove(cpu);
@@ -63,7 +64,7 @@ mod tests {
             time: Time(locks),
             wall_unix_ms: 0,
             host: HostReading {
-                bus_locks: Ok(BTreeMap::from([(0, locks), (1, 0)])),
+                bus_locks: Ok(Arc::new(BTreeMap::from([(0, locks), (1, 0)]))),
                 temperature: Ok(BTreeMap::from([(0, Celsius(celsius)), (1, Celsius(40.0))])),
                 power: Ok(BTreeMap::from([(0, Watts(50.0))])),
                 ..HostReading::missing(&missing)
@@ -102,7 +103,7 @@ mod tests {
     fn sensors_that_vanish_leave_gaps_or_lack_cpus() {
         let (mut some, mut all) = (sample(10, 50.0), sample(10, 50.0));
         vanish(&mut some, &[0]);
-        assert_eq!(some.host.bus_locks.unwrap().into_keys().collect::<Vec<_>>(), [1]);
+        assert_eq!(some.host.bus_locks.unwrap().keys().copied().collect::<Vec<_>>(), [1]);
         assert_eq!(some.host.temperature.unwrap().len(), 1);
         vanish(&mut all, &[]);
         assert!(all.host.bus_locks.is_err() && all.host.temperature.is_err());

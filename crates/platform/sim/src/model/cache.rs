@@ -30,18 +30,20 @@ struct Region {
 impl Region {
     /// Adds what comes in, of each holder as much as its working set has elsewhere. Answers the sum.
     fn grow(&mut self, seconds: f64, inserts: &[f64], most: &[f64], holders: &[Holder]) -> f64 {
-        let size = self.bytes;
-        self.grown.clone_from(&self.held);
-        let each = self.grown.iter_mut().zip(&self.allowed).zip(holders).zip(inserts).zip(most);
-        for ((((held, allowed), holder), inserts), most) in each {
-            if *allowed && *inserts > 0.0 {
+        let (size, mut all) = (self.bytes, 0.0);
+        let each = self.held.iter().zip(&mut self.grown).zip(inserts).enumerate();
+        for (index, ((held, grown), inserts)) in each {
+            *grown = *held;
+            if *inserts > 0.0 && self.allowed[index] {
+                let holder = &holders[index];
                 let into = seconds * inserts * size / holder.room;
                 // In several regions the working set bounds the sum, by `part`.
-                let bound = if holder.regions > 1 { f64::INFINITY } else { *most };
-                *held = (*held + into * holder.part).min(held.max(bound));
+                let bound = if holder.regions > 1 { f64::INFINITY } else { most[index] };
+                *grown = (held + into * holder.part).min(held.max(bound));
             }
+            all += *grown;
         }
-        self.grown.iter().sum()
+        all
     }
 }
 
@@ -77,6 +79,7 @@ impl CacheState {
         self.holders.push(Holder { mask, room: 0.0, regions: 0, part: 1.0 });
         for region in &mut self.regions {
             region.held.push(0.0);
+            region.grown.push(0.0);
             region.allowed.push(false);
         }
         self.cut();
@@ -98,7 +101,10 @@ impl CacheState {
 
     /// Bytes held, all regions.
     pub(crate) fn held(&self, holder: usize) -> f64 {
-        self.regions.iter().map(|region| region.held[holder]).sum()
+        match self.regions.as_slice() {
+            [whole] => whole.held[holder],
+            regions => regions.iter().map(|region| region.held[holder]).sum(),
+        }
     }
 
     /// Bytes held by all.
@@ -123,7 +129,7 @@ impl CacheState {
                     bytes: 0.0,
                     allowed,
                     held: vec![0.0; holders],
-                    grown: Vec::new(),
+                    grown: vec![0.0; holders],
                 });
             }
             let Some(region) = self.regions.last_mut() else { continue };

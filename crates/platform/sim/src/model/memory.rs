@@ -38,78 +38,34 @@ pub(crate) struct Demand {
     pub(crate) waiting: f64,
 }
 
-/// All who ask one controller, field by field: divisions are most of the work here, and so several
-/// are done at once. Sums are taken in order, so that nothing depends on how many those are.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Demands {
-    scale: Vec<f64>,
-    fixed: Vec<f64>,
-    waiting: Vec<f64>,
-    /// Seconds of a pass at the stretch looked at.
-    pass: Vec<f64>,
-    /// What is summed up.
-    terms: Vec<f64>,
-}
-
-impl Demands {
-    pub(crate) fn clear(&mut self) {
-        let Self { scale, fixed, waiting, pass, terms } = self;
-        [scale, fixed, waiting, pass, terms].into_iter().for_each(Vec::clear);
-    }
-
-    /// Bytes/s asked for by all, waits being stretched so much.
-    fn rate(&mut self, stretch: f64) -> f64 {
-        passes(&self.fixed, &self.waiting, stretch, &mut self.pass);
-        quotients(&self.scale, &self.pass, &mut self.terms);
-        self.terms.iter().fold(0.0, |sum, term| sum + term)
-    }
-
-    /// The derivative of [`Self::rate`] by the stretch for which it was asked last.
-    fn change(&mut self) -> f64 {
-        falls(&self.scale, &self.waiting, &self.pass, &mut self.terms);
-        self.terms.iter().fold(0.0, |sum, term| sum - term)
+impl Demand {
+    /// Seconds of a pass, waits being stretched so much.
+    fn pass(&self, stretch: f64) -> f64 {
+        self.fixed + self.waiting * stretch
     }
 }
 
-impl Extend<Demand> for Demands {
-    fn extend<T: IntoIterator<Item = Demand>>(&mut self, demands: T) {
-        for demand in demands {
-            self.scale.push(demand.scale);
-            self.fixed.push(demand.fixed);
-            self.waiting.push(demand.waiting);
-        }
-        self.pass.resize(self.scale.len(), 0.0);
-        self.terms.resize(self.scale.len(), 0.0);
-    }
+/// Bytes/s asked for by all, waits being stretched so much.
+fn rate(demands: &[Demand], stretch: f64) -> f64 {
+    demands.iter().fold(0.0, |sum, d| sum + d.scale / d.pass(stretch))
 }
 
-fn passes(fixed: &[f64], waiting: &[f64], stretch: f64, pass: &mut [f64]) {
-    for ((pass, fixed), waiting) in pass.iter_mut().zip(fixed).zip(waiting) {
-        *pass = fixed + waiting * stretch;
-    }
-}
-
-fn quotients(scale: &[f64], pass: &[f64], terms: &mut [f64]) {
-    for ((term, scale), pass) in terms.iter_mut().zip(scale).zip(pass) {
-        *term = scale / pass;
-    }
-}
-
-fn falls(scale: &[f64], waiting: &[f64], pass: &[f64], terms: &mut [f64]) {
-    for (((term, scale), waiting), pass) in terms.iter_mut().zip(scale).zip(waiting).zip(pass) {
-        *term = scale * waiting / (pass * pass);
-    }
+/// The derivative of [`rate`] by the stretch.
+fn change(demands: &[Demand], stretch: f64) -> f64 {
+    let falls = |d: &Demand| d.scale * d.waiting / (d.pass(stretch) * d.pass(stretch));
+    demands.iter().fold(0.0, |sum, d| sum - falls(d))
 }
 
 /// The utilisation at which demand and supply meet; `guess` is where to begin.
-pub(crate) fn utilisation(demands: &mut Demands, bytes_per_s: f64, guess: f64) -> f64 {
-    if demands.scale.is_empty() {
+pub(crate) fn utilisation(demands: &[Demand], bytes_per_s: f64, guess: f64) -> f64 {
+    if demands.is_empty() {
         return 0.0;
     }
     let (mut low, mut high) = (0.0, MOST);
     let mut u = guess.clamp(0.0, MOST);
     for _ in 0..60 {
-        let over = demands.rate(1.0 + queueing(u)) / bytes_per_s - u;
+        let stretch = 1.0 + queueing(u);
+        let over = rate(demands, stretch) / bytes_per_s - u;
         if over.abs() < 1e-7 {
             break;
         }
@@ -118,7 +74,7 @@ pub(crate) fn utilisation(demands: &mut Demands, bytes_per_s: f64, guess: f64) -
         } else {
             high = u
         }
-        let newton = u - over / (demands.change() * slope(u) / bytes_per_s - 1.0);
+        let newton = u - over / (change(demands, stretch) * slope(u) / bytes_per_s - 1.0);
         u = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
     }
     u
@@ -152,13 +108,11 @@ mod tests {
                 .map(|(scale, fixed, waiting)| Demand { scale: *scale, fixed: *fixed, waiting: waiting + 1e-10 })
                 .collect();
             let bandwidth = 5e10;
-            let mut all = Demands::default();
-            all.extend(demands.iter().copied());
-            let u = utilisation(&mut all, bandwidth, guess);
+            let u = utilisation(&demands, bandwidth, guess);
             prop_assert!(u < 1.0);
             let met = asked(&demands, u) / bandwidth;
             prop_assert!((met - u).abs() < 1e-4 || u >= MOST - 1e-4, "{met} against {u}");
-            let again = utilisation(&mut all, bandwidth, 0.0);
+            let again = utilisation(&demands, bandwidth, 0.0);
             prop_assert!((again - u).abs() < 1e-5, "one solution whatever the guess");
         }
     }

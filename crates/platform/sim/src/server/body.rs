@@ -14,6 +14,8 @@ use quell_types::{
     BatchSpec, CpuSet, Experiment, ExperimentTrace, Knob, Outcome, ProbeTrace, ServiceSpec,
     Setting, Setup, TaskId, Tenant,
 };
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Everything that survives the death of an agent.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Body {
     pub(super) reporting: Reporting,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) last: u64,
+    /// Bus locks by CPU as they were told last.
+    pub(super) told_locks: Arc<BTreeMap<u32, u64>>,
     pages_bytes_per_s: f64,
     pub(crate) mishaps: Mishaps,
     /// Who died while putting knobs back.
@@ -68,6 +72,7 @@ impl Body {
             reporting: Reporting::new(scene.seed, scene.sensing.noise_frac),
             outcomes: Vec::new(),
             last: 0,
+            told_locks: Arc::default(),
             pages_bytes_per_s: scene.actuation.pages_bytes_per_s,
             mishaps: Mishaps::default(),
             dying: None,

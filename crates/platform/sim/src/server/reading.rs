@@ -7,6 +7,7 @@ use quell_types::{
     RequestReading, Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Reading takes time: two samples are never of the same moment.
@@ -21,6 +22,7 @@ impl Body {
         self.last = due;
         self.world.settle_all();
         self.see_idle_cpus();
+        self.look_at_locks();
         let names = self.tenants.clone();
         let tenants = names.into_iter().enumerate();
         let mut sample = Sample {
@@ -70,7 +72,7 @@ impl Body {
             bus_locks: self.bus_locks(),
             temperature: self
                 .powered(world.machine.power_sensor, "temperature")
-                .map(|s| (0..).zip(s.celsius().into_iter().map(Celsius)).collect()),
+                .map(|s| (0..).zip(s.celsius(world).into_iter().map(Celsius)).collect()),
             cpu_busy_ns: Ok((0..).zip(world.cpus.iter().map(|cpu| cpu.busy_ns)).collect()),
             lock_traps: self.lock_traps(),
         }
@@ -86,9 +88,20 @@ impl Body {
         Ok(made.map(|(name, _)| (name.clone(), 1)).collect())
     }
 
-    fn bus_locks(&self) -> Reading<BTreeMap<u32, u64>> {
+    fn bus_locks(&self) -> Reading<Arc<BTreeMap<u32, u64>>> {
         let counted = self.powered(self.world.machine.lock_counter, "bus locks");
-        counted.map(|s| (0..).zip(s.bus_locks.iter().map(|locks| *locks as u64)).collect())
+        counted.map(|_| self.told_locks.clone())
+    }
+
+    /// Notes what counters of bus locks show: what was told last where none has grown, as nearly
+    /// always.
+    fn look_at_locks(&mut self) {
+        let counted = self.powered(self.world.machine.lock_counter, "bus locks");
+        let counted = counted.map_or(&[][..], |latched| &latched.bus_locks);
+        let locks = counted.iter().map(|locks| *locks as u64);
+        if !locks.clone().eq(self.told_locks.values().copied()) {
+            self.told_locks = Arc::new((0..).zip(locks).collect());
+        }
     }
 
     fn monitored(&self) -> Reading<&super::sensors::Latched> {

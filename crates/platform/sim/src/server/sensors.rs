@@ -3,7 +3,7 @@
 use crate::machine::CpuPlace;
 use crate::random::Stream;
 use crate::scene::{Scene, Sensing};
-use crate::world::{CpuState, World};
+use crate::world::{CpuState, Warmth, World};
 use quell_types::{Gap, Reading};
 use std::collections::VecDeque;
 
@@ -22,18 +22,18 @@ pub(crate) struct Latched {
     pub(crate) group_locks: Vec<f64>,
 }
 
-/// Cores' temperatures as they were, and the noise that goes with them: it is worked out only for
-/// those who read, which is seldom.
+/// What cores' temperatures follow from as it was, and the noise that goes with them: they are
+/// worked out only for those who read, which is seldom.
 #[derive(Clone, Debug, Default)]
 struct Heat {
-    celsius: Vec<f64>,
+    warmth: Warmth,
     noise: Option<(Stream, f64)>,
 }
 
 impl Latched {
     /// The temperature of each CPU.
-    pub(crate) fn celsius(&self) -> Vec<f64> {
-        let mut celsius = self.heat.celsius.clone();
+    pub(crate) fn celsius(&self, world: &World) -> Vec<f64> {
+        let mut celsius = world.celsius(&self.heat.warmth);
         if let Some((mut noise, deviation)) = self.heat.noise.clone() {
             celsius.iter_mut().for_each(|c| *c *= noise.noise(deviation));
         }
@@ -107,9 +107,12 @@ impl Sensors {
         }
         now.host_bytes = now.group_bytes.iter().sum();
         now.watts.extend(world.sockets.iter().map(|s| s.watts * self.random.noise(noise)));
-        let khz =
-            |(cpu, place): (&CpuState, &CpuPlace)| world.sockets[place.socket].khz.min(cpu.cap_khz);
-        now.khz.extend(world.cpus.iter().zip(&world.shape.cpus).map(khz));
+        if world.machine.clock.controllable {
+            let khz = |(cpu, place): (&CpuState, &CpuPlace)| {
+                world.sockets[place.socket].khz.min(cpu.cap_khz)
+            };
+            now.khz.extend(world.cpus.iter().zip(&world.shape.cpus).map(khz));
+        }
         self.take_locks(world, &mut now);
         self.take_heat(world, &mut now);
         self.taken.push_back(now);
@@ -133,10 +136,12 @@ impl Sensors {
             let factor = if added > 0.0 { random.noise(noise) } else { 1.0 };
             last.copied().unwrap_or(0.0) + added * factor
         };
-        now.bus_locks.reserve_exact(world.cpus.len());
-        for (index, cpu) in world.cpus.iter().enumerate() {
-            let last = before.and_then(|b| b.bus_locks.get(index));
-            now.bus_locks.push(counted(cpu.bus_locks, &mut self.seen_locks[index], last));
+        // Most CPUs make none.
+        now.bus_locks.extend(before.iter().flat_map(|before| &before.bus_locks));
+        now.bus_locks.resize(world.cpus.len(), 0.0);
+        let cpus = world.cpus.iter().zip(&mut self.seen_locks).zip(&mut now.bus_locks);
+        for ((cpu, seen), locks) in cpus.filter(|((cpu, seen), _)| cpu.bus_locks > **seen) {
+            *locks = counted(cpu.bus_locks, seen, Some(&*locks));
         }
         now.group_locks.reserve_exact(world.groups.len());
         for (index, group) in world.groups.iter().enumerate() {
@@ -155,12 +160,12 @@ impl Sensors {
             return;
         }
         self.heat_next = world.now + HEAT_NS;
-        let (celsius, deviation) = (world.celsius(), self.sensing.noise_frac);
+        let deviation = self.sensing.noise_frac;
         if deviation > 0.0 {
             now.heat.noise = Some((self.noise.clone(), deviation));
-            self.noise.skip_normals(celsius.len());
+            self.noise.skip_normals(world.cpus.len());
         }
-        now.heat.celsius = celsius;
+        now.heat.warmth = world.warmth();
     }
 
     /// What can be read now: the newest values that are old enough.

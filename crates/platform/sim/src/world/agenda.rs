@@ -10,23 +10,27 @@ use super::NEVER;
 /// One moment to each slot.
 #[derive(Clone, Debug)]
 pub(super) struct Agenda {
-    /// The root is at 1, the slots begin in the middle.
-    tree: Vec<u64>,
+    /// Each node beside the other half of its parent: node n is number n % 2 of pair n / 2. The
+    /// root is node 1, slots begin at node `first_slot`.
+    pairs: Vec<[u64; 2]>,
+    first_slot: usize,
     slots: usize,
+    /// The root's moment, looked at far more often than all others.
+    next: u64,
 }
 
 impl Agenda {
     /// So many slots with nothing due.
     pub(super) fn new(slots: usize) -> Self {
-        Self { tree: vec![NEVER; 2 * slots.next_power_of_two().max(1)], slots }
+        let first_slot = slots.next_power_of_two().max(1);
+        Self { pairs: vec![[NEVER; 2]; first_slot], first_slot, slots, next: NEVER }
     }
 
     /// One more slot, with nothing due.
     pub(super) fn push(&mut self) {
         self.slots += 1;
-        let half = self.tree.len() / 2;
-        if self.slots > half {
-            let moments = self.tree[half..].to_vec();
+        if self.slots > self.first_slot {
+            let moments: Vec<u64> = (0..self.first_slot).map(|slot| self.at(slot)).collect();
             *self = Self::new(self.slots);
             moments.iter().enumerate().for_each(|(slot, at)| self.set(slot, *at));
         }
@@ -34,44 +38,45 @@ impl Agenda {
 
     /// The next moment.
     pub(super) fn next(&self) -> u64 {
-        self.tree[1]
+        self.next
     }
 
     /// When a slot is due.
-    #[cfg(test)]
     fn at(&self, slot: usize) -> u64 {
-        self.tree[self.tree.len() / 2 + slot]
+        self.earliest(self.first_slot + slot)
+    }
+
+    /// The moment of a node.
+    fn earliest(&self, node: usize) -> u64 {
+        self.pairs[node / 2][node % 2]
     }
 
     /// Another moment for a slot.
     pub(super) fn set(&mut self, slot: usize, at: u64) {
-        let mut node = self.tree.len() / 2 + slot;
-        if self.tree[node] == at {
-            return;
-        }
-        self.tree[node] = at;
-        while node > 1 {
-            let earlier = self.tree[node].min(self.tree[node ^ 1]);
-            node /= 2;
-            if self.tree[node] == earlier {
+        let (mut node, mut earliest) = (self.first_slot + slot, at);
+        while node > 0 {
+            let pair = &mut self.pairs[node / 2];
+            if pair[node % 2] == earliest {
                 return;
             }
-            self.tree[node] = earlier;
+            pair[node % 2] = earliest;
+            // The other half of the root's pair is never due.
+            earliest = pair[0].min(pair[1]);
+            node /= 2;
         }
+        self.next = earliest;
     }
 
     /// The lowest slot from `from` on that is due at a moment.
+    #[inline]
     pub(super) fn due(&self, now: u64, from: usize) -> Option<usize> {
-        if self.tree[1] > now {
-            return None;
-        }
-        let half = self.tree.len() / 2;
-        let mut node = half + from;
-        if from >= self.slots {
-            return None;
-        }
+        if self.next > now || from >= self.slots { None } else { self.due_from(now, from) }
+    }
+
+    fn due_from(&self, now: u64, from: usize) -> Option<usize> {
+        let mut node = self.first_slot + from;
         // Up to the first node on the right that holds something due, then down to its left.
-        while self.tree[node] > now {
+        while self.earliest(node) > now {
             while node & 1 == 1 {
                 node /= 2;
                 if node <= 1 {
@@ -80,13 +85,10 @@ impl Agenda {
             }
             node += 1;
         }
-        while node < half {
-            node *= 2;
-            if self.tree[node] > now {
-                node += 1;
-            }
+        while node < self.first_slot {
+            node = 2 * node + usize::from(self.pairs[node][0] > now);
         }
-        Some(node - half)
+        Some(node - self.first_slot)
     }
 }
 

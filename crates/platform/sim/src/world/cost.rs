@@ -57,6 +57,16 @@ impl AccessCost {
     }
 }
 
+/// How a program on a domain stands to a node.
+struct At {
+    /// Nanoseconds per instruction that it waits for the node when all is idle.
+    waiting: f64,
+    /// The share of its misses that go there.
+    share: f64,
+    /// Nanoseconds per instruction that it waits for what is not the node.
+    apart: f64,
+}
+
 impl Cell {
     /// A program where it has not run yet.
     pub(super) fn new(work: usize, domain: usize, home: usize) -> Self {
@@ -66,40 +76,87 @@ impl Cell {
 
 impl World {
     /// Cycles and waits of what ran, with memory controllers loaded by it; answers the largest
-    /// change of a cost.
+    /// change of a cost. What runs from now on is counted anew.
     pub(super) fn solve(&mut self, span_ns: f64) -> f64 {
-        let active = std::mem::take(&mut self.active);
+        let mut active = std::mem::take(&mut self.active);
+        let mut remote = false;
         for index in &active {
             self.cost_of_core(*index);
+            remote |= !self.works[self.cells[*index].work].pages.is_empty();
         }
-        let remote = active.iter().any(|i| !self.works[self.cells[*i].work].pages.is_empty());
-        for _ in 0..if remote { ROUNDS } else { 1 } {
-            if span_ns > 0.0 {
-                for node in 0..self.node_load.len() {
-                    self.load_node(&active, node, span_ns);
-                }
-                self.link_load.fill(0.0);
-                if remote {
-                    self.load_links(&active, span_ns);
-                }
-            }
-            for index in &active {
-                self.cost_of_memory(*index);
-            }
+        if remote || !self.moves.is_empty() {
+            self.solve_remote(&active, if remote { ROUNDS } else { 1 }, span_ns);
+        } else {
+            self.solve_local(&active, span_ns);
         }
         let mut moved = 0.0f64;
-        for index in &active {
-            let cell = &mut self.cells[*index];
+        for index in active.drain(..) {
+            let cell = &mut self.cells[index];
             let cost = cell.cycles + cell.waiting_ns;
             let change = (cost / cell.before - 1.0).abs();
             moved = if change > moved { change } else { moved };
             (cell.before, cell.priced) = (cost, self.epoch);
+            cell.begin();
         }
         self.active = active;
         moved
     }
 
+    /// Waits where every node serves only what runs next to it.
+    fn solve_local(&mut self, active: &[usize], span_ns: f64) {
+        if span_ns > 0.0 {
+            let mut demands = std::mem::take(&mut self.scratch.demands);
+            demands.resize_with(self.node_load.len(), Vec::new);
+            for cell in active.iter().map(|index| &self.cells[*index]) {
+                if cell.effective_ns > 0.0 && cell.mpki > 0.0 {
+                    let at = At { waiting: cell.home_wait_ns, share: 1.0, apart: 0.0 };
+                    demands[cell.home].push(self.demand_at(cell, &at, span_ns));
+                }
+            }
+            for (node, demands) in demands.iter_mut().enumerate() {
+                self.load_node(node, demands);
+                demands.clear();
+            }
+            self.scratch.demands = demands;
+            self.link_load.fill(0.0);
+        }
+        for index in active {
+            let cell = &mut self.cells[*index];
+            // No link is on the way there.
+            let waits = cell.home_wait_ns * (1.0 + self.node_queue[cell.home]);
+            cell.waiting_ns = waits * cell.held_back;
+        }
+    }
+
+    /// Waits where pages lie elsewhere or move: nodes are solved one after the other, in rounds.
+    fn solve_remote(&mut self, active: &[usize], rounds: usize, span_ns: f64) {
+        for _ in 0..rounds {
+            if span_ns > 0.0 {
+                for node in 0..self.node_load.len() {
+                    let each = active.iter().filter_map(|index| self.demand(*index, node, span_ns));
+                    let moves = self.moves.iter().filter_map(|m| self.demand_of_move(m, node));
+                    let demands: Vec<Demand> = each.chain(moves).collect();
+                    self.load_node(node, &demands);
+                }
+                self.link_load.fill(0.0);
+                if rounds > 1 {
+                    self.load_links(active, span_ns);
+                }
+            }
+            for index in active {
+                self.cost_of_memory(*index);
+            }
+        }
+    }
+
+    fn load_node(&mut self, node: usize, demands: &[Demand]) {
+        let bandwidth = self.machine.memory.bytes_per_s;
+        self.node_load[node] = utilisation(demands, bandwidth, self.node_load[node]);
+        self.node_queue[node] = queueing(self.node_load[node]);
+    }
+
     /// Costs of a program where it has not run of late, with the hardware as it stands.
+    #[inline(never)]
     pub(super) fn price(&mut self, index: usize) {
         self.cost_of_core(index);
         self.cost_of_memory(index);
@@ -108,6 +165,7 @@ impl World {
     }
 
     /// Cycles in the core, last-level hits included.
+    #[inline]
     fn cost_of_core(&mut self, index: usize) {
         let cell = &self.cells[index];
         let work = &self.works[cell.work];
@@ -158,45 +216,33 @@ impl World {
         self.wait_for(index, node).0 * stretch
     }
 
-    fn load_node(&mut self, active: &[usize], node: usize, span_ns: f64) {
-        let mut demands = std::mem::take(&mut self.scratch.demands);
-        demands.clear();
-        demands.extend(active.iter().filter_map(|index| self.demand(*index, node, span_ns)));
-        demands.extend(self.moves.iter().filter_map(|m| self.demand_of_move(m, node)));
-        let bandwidth = self.machine.memory.bytes_per_s;
-        self.node_load[node] = utilisation(&mut demands, bandwidth, self.node_load[node]);
-        self.node_queue[node] = queueing(self.node_load[node]);
-        self.scratch.demands = demands;
-    }
-
     /// What a program on a domain asks of a node, if anything.
     fn demand(&self, index: usize, node: usize, span_ns: f64) -> Option<Demand> {
         let cell = &self.cells[index];
         if cell.effective_ns <= 0.0 || cell.mpki <= 0.0 {
             return None;
         }
-        let work = &self.works[cell.work];
-        let (waiting, share, apart) = match work.pages.is_empty() {
-            true if cell.home == node => (cell.home_wait_ns, 1.0, 0.0),
-            true => return None,
-            false => {
-                let (waiting, share) = self.wait_for(index, node);
-                let others = work.pages.iter().map(|(n, _)| *n).filter(|n| *n != node);
-                let elsewhere: f64 = others.map(|other| self.loaded(index, other)).sum();
-                (waiting, share, elsewhere + waiting * self.link_stretch(cell.home, node))
-            }
-        };
+        let (waiting, share) = self.wait_for(index, node);
         if share <= 0.0 {
             return None;
         }
+        let others = self.works[cell.work].pages.iter().map(|(n, _)| *n).filter(|n| *n != node);
+        let elsewhere: f64 = others.map(|other| self.loaded(index, other)).sum();
+        let apart = elsewhere + waiting * self.link_stretch(cell.home, node);
+        Some(self.demand_at(cell, &At { waiting, share, apart }, span_ns))
+    }
+
+    /// What a program asks of a node of which it asks something.
+    #[inline]
+    fn demand_at(&self, cell: &Cell, at: &At, span_ns: f64) -> Demand {
         let held = cell.held_back;
         let passes = cell.effective_ns / span_ns * 1e9;
         let lines = self.phase_of(cell).lines_per_miss();
-        Some(Demand {
-            scale: passes * cell.mpki / 1000.0 * LINE * share * lines,
-            fixed: cell.cycles * cell.ran_ns / cell.ghz_ns + apart * held,
-            waiting: waiting * held,
-        })
+        Demand {
+            scale: passes * cell.mpki / 1000.0 * LINE * at.share * lines,
+            fixed: cell.cycles * cell.ran_ns / cell.ghz_ns + at.apart * held,
+            waiting: at.waiting * held,
+        }
     }
 
     /// Load of the links between sockets, from what really ran.

@@ -7,7 +7,7 @@ use crate::mask::Mask;
 /// What each CPU's thread adds to the heat of its core.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
-    /// By CPU: power units times nanoseconds since the last tick.
+    /// By CPU: power units times nanoseconds since the last tick, none at its begin.
     made: Vec<f64>,
     /// CPUs that made any since then.
     makers: Mask,
@@ -28,25 +28,42 @@ impl Heat {
 
     /// Lets each CPU's part of its core's heat follow what it did since the last tick.
     pub(super) fn settle(&mut self, span_ns: f64, power: &Power) {
-        // Most CPUs are idle, and a division is dear.
-        for cpu in std::mem::take(&mut self.makers).iter() {
-            self.made[cpu] = power.core_w * self.made[cpu] / span_ns;
-        }
         let seconds = span_ns / 1e9;
         let part = seconds / (seconds + power.time_constant_s);
-        for (watts, warmth_w) in self.made.iter().zip(&mut self.warmth_w) {
-            *warmth_w += part * (watts - *warmth_w);
+        let makers = std::mem::take(&mut self.makers);
+        for cpu in makers.iter() {
+            let (made, warmth_w) = (&mut self.made[cpu], self.warmth_w[cpu]);
+            *made = warmth_w + part * (power.core_w * *made / span_ns - warmth_w);
         }
-        self.made.fill(0.0);
+        // Most CPUs are idle and only cool down.
+        self.warmth_w.iter_mut().for_each(|warmth_w| *warmth_w += part * (0.0 - *warmth_w));
+        for cpu in makers.iter() {
+            self.warmth_w[cpu] = std::mem::take(&mut self.made[cpu]);
+        }
     }
 }
 
+/// What temperatures follow from at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warmth {
+    /// Of each socket, in °C.
+    sockets: Vec<f64>,
+    /// By CPU: smoothed power of its thread alone, in watts.
+    threads_w: Vec<f64>,
+}
+
 impl World {
-    /// The temperature of each CPU: its socket's, and what its core is warmer by than the socket's
-    /// cores are on average.
-    pub(crate) fn celsius(&self) -> Vec<f64> {
+    /// As it is now.
+    pub(crate) fn warmth(&self) -> Warmth {
+        let sockets = self.sockets.iter().map(|socket| socket.celsius).collect();
+        Warmth { sockets, threads_w: self.heat.warmth_w.clone() }
+    }
+
+    /// The temperature of each CPU at a moment: its socket's, and what its core is warmer by than
+    /// the socket's cores are on average.
+    pub(crate) fn celsius(&self, at: &Warmth) -> Vec<f64> {
         let core_w = |cpu: usize| {
-            let warmth_w = &self.heat.warmth_w;
+            let warmth_w = &at.threads_w;
             let sibling = self.shape.cpus[cpu].sibling.map_or(0.0, |s| warmth_w[s]);
             warmth_w[cpu] + sibling
         };
@@ -58,7 +75,7 @@ impl World {
         let one = |(cpu, place): (usize, &crate::machine::CpuPlace)| {
             let (sum, count) = sums[place.socket];
             let beyond = core_w(cpu) - sum / count;
-            self.sockets[place.socket].celsius + self.machine.power.core_c_per_w * beyond
+            at.sockets[place.socket] + self.machine.power.core_c_per_w * beyond
         };
         self.shape.cpus.iter().enumerate().map(one).collect()
     }

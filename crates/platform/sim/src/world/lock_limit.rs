@@ -15,8 +15,7 @@ const SLEEP_NS: u64 = 20_000_000;
 /// Locks per nanosecond of a program that would make so many in a second of CPU time, at this speed
 /// and with room on the bus for this share of them.
 pub(super) fn per_ns(locks_per_s: f64, speed: f64, room: f64) -> f64 {
-    // Hardly any program makes some, and a division is dear.
-    if locks_per_s > 0.0 { locks_per_s / 1e9 * speed * room } else { 0.0 }
+    locks_per_s / 1e9 * speed * room
 }
 
 /// What was made of what may be made in a second.

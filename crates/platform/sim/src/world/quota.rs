@@ -1,6 +1,6 @@
 //! CPU bandwidth of groups and the freezer.
 
-use super::{NEVER, Quota, State, World, whole_ns};
+use super::{NEVER, Quota, State, World, span_of, whole_ns};
 
 impl World {
     /// Sets or lifts a group's CPU bandwidth: (quota, period) in nanoseconds.
@@ -35,13 +35,22 @@ impl World {
         self.wake_hardware();
     }
 
+    /// Counts one thread more, or one less, that runs of a group whose quota was looked at.
+    pub(super) fn count_running(&mut self, group: usize, more: bool) {
+        let of = &mut self.groups[group];
+        of.running = if more { of.running + 1 } else { of.running - 1 };
+        if of.quota.is_some() {
+            self.plan_quota(group);
+        }
+    }
+
     /// Takes what ran since the last look out of the pool.
     pub(super) fn settle_quota(&mut self, group: usize) {
         let now = self.now;
         let of = &mut self.groups[group];
         let running = f64::from(of.running);
         if let Some(quota) = &mut of.quota {
-            quota.pool_ns -= (now - quota.since) as f64 * running;
+            quota.pool_ns -= span_of(now - quota.since) * running;
             quota.since = now;
         }
     }

@@ -5,8 +5,7 @@
 //! before the others; it takes the CPU over at once if only the idle class runs there, else when
 //! the slice of who runs is over (EEVDF with RUN_TO_PARITY).
 
-use super::{NEVER, State, World, lock_limit, whole_ns};
-use crate::model::power::relative_power;
+use super::{NEVER, State, World};
 
 /// Slices end at ticks of the kernel's timer: 250 a second.
 pub(super) const KERNEL_TICK_NS: u64 = 4_000_000;
@@ -23,98 +22,6 @@ fn at_tick(moment: u64) -> u64 {
 }
 
 impl World {
-    /// Accounts what ran on a CPU since the last look.
-    pub(super) fn settle(&mut self, cpu: usize) {
-        let state = &mut self.cpus[cpu];
-        let passed = self.now.saturating_sub(state.since);
-        state.since = state.since.max(self.now);
-        let Some(running) = state.current else { return };
-        if passed == 0 {
-            return;
-        }
-        if state.stolen {
-            self.stolen_ns += passed;
-            return;
-        }
-        let span = passed as f64;
-        let lost = state.cold_ns.min(span);
-        state.cold_ns -= lost;
-        let instructions = (span - lost) * state.speed;
-        let thread = &mut self.threads[running];
-        let group = &mut self.groups[thread.group];
-        let place = &self.shape.cpus[cpu];
-        thread.left -= instructions;
-        thread.vruntime += span * group.pace();
-        group.cpu_ns += passed;
-        group.instructions += instructions;
-        if state.locks_per_ns > 0.0 {
-            let locks = span * state.locks_per_ns;
-            group.bus_locks += locks;
-            state.bus_locks += locks;
-            self.lock_limit.iter_mut().for_each(|limit| limit.count(self.now, locks));
-        }
-        self.heat.add(cpu, span * state.units);
-        state.busy_ns += passed;
-        self.busy_ns += passed;
-        let index = thread.work * self.caches.len() + place.domain;
-        let cell = &mut self.cells[index];
-        if cell.ran_ns == 0.0 {
-            self.active.push(index);
-        }
-        cell.add(span, state.factor, state.ghz, instructions);
-        self.socket_units[place.socket] += span * state.units;
-        self.socket_busy[place.socket] += span;
-    }
-
-    /// Works out a CPU's speed and its next event anew.
-    pub(super) fn refresh(&mut self, cpu: usize) {
-        let place = &self.shape.cpus[cpu];
-        let Some(running) = self.cpus[cpu].current else {
-            self.cpu_next.set(cpu, NEVER);
-            return;
-        };
-        let busy = |other: usize| self.cpus[other].current.is_some();
-        let shared = place.sibling.is_some_and(busy);
-        // A core runs at the highest duty that any of its threads is set to.
-        let sibling = place.sibling.map_or(0.0, |other| self.cpus[other].duty);
-        let duty = self.cpus[cpu].duty.max(sibling);
-        let index = self.threads[running].work * self.caches.len() + place.domain;
-        if self.cells[index].priced != self.epoch {
-            self.price(index);
-        }
-        let place = &self.shape.cpus[cpu];
-        let (thread, cell, state) =
-            (&self.threads[running], &self.cells[index], &mut self.cpus[cpu]);
-        let work = &self.works[thread.work];
-        let phase = &work.program.phases[work.phase];
-        let activity = phase.activity;
-        let beside = phase.smt_speed.unwrap_or(self.machine.smt_speed);
-        let factor = place.speed * duty * if shared { beside } else { 1.0 };
-        let socket = &self.sockets[place.socket];
-        let khz = socket.khz.min(state.cap_khz);
-        if state.stolen {
-            self.cpu_next.set(cpu, NEVER);
-            return;
-        }
-        if state.khz != khz {
-            let base = self.machine.clock.base_khz as f64 / 1e6;
-            (state.khz, state.ghz) = (khz, khz as f64 / 1e6);
-            state.relative_power = relative_power(state.ghz, base);
-        }
-        state.factor = factor;
-        state.speed = factor / (cell.cycles / state.ghz + cell.waiting_ns);
-        state.units = activity * factor * state.relative_power;
-        let room = self.lock_room[self.shape.socket_server[place.socket]];
-        state.locks_per_ns = lock_limit::per_ns(phase.split_locks_per_s, factor, room);
-        let mut next = if state.queue.is_empty() { NEVER } else { state.slice_end };
-        if thread.left.is_finite() {
-            let wait = whole_ns((thread.left / state.speed).max(0.0) + state.cold_ns);
-            next = next.min(self.now.max(state.since).saturating_add(wait.max(1)));
-        }
-        next = next.min(self.lock_stop(cpu));
-        self.cpu_next.set(cpu, next.max(self.now));
-    }
-
     /// A request or task is done, or a slice is over.
     pub(super) fn cpu_event(&mut self, cpu: usize) {
         self.settle(cpu);
@@ -156,8 +63,9 @@ impl World {
     /// Puts down behind whom the queue of a CPU stood since the last look: behind the group of who
     /// runs there.
     pub(super) fn settle_queue(&mut self, cpu: usize) {
-        let passed = self.now - std::mem::replace(&mut self.cpus[cpu].stood_since, self.now);
-        if passed == 0 {
+        let state = &mut self.cpus[cpu];
+        let passed = self.now - std::mem::replace(&mut state.stood_since, self.now);
+        if passed == 0 || state.queue.is_empty() {
             return;
         }
         let running = self.cpus[cpu].current.map(|thread| self.threads[thread].group);
@@ -173,22 +81,19 @@ impl World {
     /// Puts a thread on a free CPU.
     fn put_on(&mut self, cpu: usize, thread: usize) {
         self.settle_queue(cpu);
-        let group = self.threads[thread].group;
+        let of = &mut self.threads[thread];
+        of.state = State::Running;
+        let (group, queued_at, vruntime) = (of.group, of.queued_at, of.vruntime);
         self.settle_quota(group);
-        self.threads[thread].state = State::Running;
         let waking = self.leave_idle(cpu, group);
-        let waited = self.now - self.threads[thread].queued_at + waking;
-        let of = &mut self.groups[group];
-        of.running += 1;
-        of.run_queue.record(waited);
-        let floor = self.cpus[cpu].least_vruntime;
         let state = &mut self.cpus[cpu];
         state.current = Some(thread);
         state.since = state.since.max(self.now) + waking;
         state.slice_end = at_tick(self.now + self.slice_ns);
-        state.least_vruntime = floor.max(self.threads[thread].vruntime);
+        state.least_vruntime = state.least_vruntime.max(vruntime);
         self.running.insert(cpu);
-        self.plan_quota(group);
+        self.count_running(group, true);
+        self.groups[group].run_queue.record(self.now - queued_at + waking);
         self.mark(cpu);
         self.refresh(cpu);
         self.respeed_sibling(cpu);
@@ -197,14 +102,13 @@ impl World {
     /// Takes the running thread off; its state is the caller's.
     fn take_off(&mut self, cpu: usize) {
         self.settle(cpu);
-        let Some(running) = self.cpus[cpu].current else { return };
+        self.settle_queue(cpu);
+        let state = &mut self.cpus[cpu];
+        let Some(running) = state.current.take() else { return };
+        state.idle_from = self.now;
         let group = self.threads[running].group;
         self.settle_quota(group);
-        self.groups[group].running -= 1;
-        self.plan_quota(group);
-        self.settle_queue(cpu);
-        self.cpus[cpu].current = None;
-        self.cpus[cpu].idle_from = self.now;
+        self.count_running(group, false);
         self.running.remove(cpu);
         self.cpu_next.set(cpu, NEVER);
         self.mark(cpu);
@@ -285,6 +189,10 @@ impl World {
 
     /// The least weighted run time on a CPU: where newcomers join.
     pub(super) fn floor(&mut self, cpu: usize) -> f64 {
+        let state = &self.cpus[cpu];
+        if state.current.is_none() && state.queue.is_empty() {
+            return state.least_vruntime;
+        }
         self.settle(cpu);
         let state = &self.cpus[cpu];
         let all = state.queue.iter().chain(&state.current).map(|t| self.threads[*t].vruntime);

@@ -3,7 +3,7 @@
 use super::World;
 use super::cost::{Cell, LINE};
 use crate::mask::Mask;
-use crate::model::memory::Demands;
+use crate::model::memory::Demand;
 use crate::workload::Phase;
 
 /// Ticks grow while no cost of a running program changes by more than this share in one, so costs
@@ -31,7 +31,8 @@ pub(crate) struct Scratch {
     inserts: Vec<f64>,
     /// What each program can hold at most, as it was when it last ran.
     most: Vec<f64>,
-    pub(super) demands: Demands,
+    /// By node; nothing between two ticks.
+    pub(super) demands: Vec<Vec<Demand>>,
     offered: Vec<f64>,
 }
 
@@ -63,9 +64,6 @@ impl World {
         }
         self.epoch += 1;
         moved = moved.max(self.solve(span_ns));
-        while let Some(index) = self.active.pop() {
-            self.cells[index].begin();
-        }
         running.iter().for_each(|cpu| self.refresh(cpu));
         self.balance();
         self.tick_len = self.next_len(moved);
@@ -162,8 +160,8 @@ impl World {
         let threads = f64::from(self.machine.threads_per_core);
         let cores = (self.machine.cores() / self.sockets.len()) as f64;
         for (index, socket) in self.sockets.iter_mut().enumerate() {
-            let units = std::mem::take(&mut self.socket_units[index]) / span_ns;
-            let busy = std::mem::take(&mut self.socket_busy[index]) / span_ns;
+            let ran = std::mem::take(&mut self.socket_ran[index]);
+            let (units, busy) = (ran.units_ns / span_ns, ran.busy_ns / span_ns);
             // Threads spread over cores before they share them.
             let active = if threads > 1.0 { busy.min(cores) } else { busy };
             if socket.step(span_ns / 1e9, units, active) {
@@ -215,7 +213,7 @@ impl Cell {
     }
 
     /// A new tick begins.
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.ran_ns = 0.0;
         self.effective_ns = 0.0;
         self.ghz_ns = 0.0;
