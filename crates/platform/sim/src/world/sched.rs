@@ -176,7 +176,7 @@ impl World {
         let group = self.threads[thread].group;
         self.settle_quota(group);
         self.threads[thread].state = State::Running;
-        let waking = self.leave_idle(cpu, group);
+        let waking = self.leave_idle(cpu, thread);
         let waited = self.now - self.threads[thread].queued_at + waking;
         let of = &mut self.groups[group];
         of.running += 1;
