@@ -90,7 +90,10 @@ impl Bench {
 }
 
 fn scene(guess: &Guess, host: &str, run: Run) -> Scene {
-    let machine = preset(host).unwrap_or_else(|| unreachable!("a preset of ours"));
+    let mut machine = preset(host).unwrap_or_else(|| unreachable!("a preset of ours"));
+    if machine.cache.inclusion < 1.0 {
+        machine.cache.inclusion = guess.inclusion();
+    }
     let made = guess.made(run.service);
     let link = run.link.map(|mbit| LinkSpec {
         name: "eth0".into(),

@@ -51,27 +51,30 @@ pub(crate) const fn free_parameter(
     ParameterSpec { name, unit, begin, least, most, whole: false, service: None }
 }
 
+/// Workers of a service, each on a core of its own, assumed: while this was free it never moved.
+const WORKERS: u32 = 1;
+
 const X: Service = Service::Xapian;
 const S: Service = Service::Silo;
 
 /// All free parameters.
 pub const PARAMETERS: [ParameterSpec; 17] = [
-    real(X, "xapian: work of a request", "10^6 instructions", 6.9, 1.0, 60.0),
-    real(X, "xapian: requests/s at full load", "1/s", 368.0, 10.0, 4_000.0),
-    real(X, "xapian: variation of work", "", 0.55, 0.05, 2.0),
-    real(X, "xapian: hot set", "MiB", 6.0, 0.5, 11.0),
-    real(X, "xapian: misses without it", "1/10^3 instructions", 1.3, 0.1, 40.0),
-    real(X, "xapian: misses with it", "1/10^3 instructions", 0.2, 0.0, 5.0),
-    real(X, "xapian: speed beside a sibling", "", 0.74, 0.4, 1.0),
-    whole(X, "cores and workers of a service", 1.0, 8.0),
-    real(X, "flow below its socket", "kB", 140.0, 10.0, 1_500.0),
-    real(X, "flow below its socket", "ms at the link's rate", 0.3, 0.0, 5.0),
-    real(S, "silo: work of a request", "10^6 instructions", 1.1, 0.05, 20.0),
-    real(S, "silo: requests/s at full load", "1/s", 1_524.0, 50.0, 40_000.0),
-    real(S, "silo: variation of work", "", 0.7, 0.05, 3.0),
-    real(S, "silo: hot set", "MiB", 8.0, 0.5, 20.0),
-    real(S, "silo: misses without it", "1/10^3 instructions", 0.7, 0.0, 40.0),
-    real(S, "silo: speed beside a sibling", "", 0.47, 0.3, 1.0),
+    real(X, "xapian: work of a request", "10^6 instructions", 7.5, 1.0, 60.0),
+    real(X, "xapian: requests/s at full load", "1/s", 310.0, 10.0, 4_000.0),
+    real(X, "xapian: variation of work", "", 0.65, 0.05, 2.0),
+    real(X, "xapian: hot set", "MiB", 11.0, 0.5, 11.0),
+    real(X, "xapian: misses without it", "1/10^3 instructions", 1.5, 0.1, 40.0),
+    real(X, "xapian: misses with it", "1/10^3 instructions", 0.14, 0.0, 5.0),
+    real(X, "xapian: speed beside a sibling", "", 0.68, 0.4, 1.0),
+    real(S, "share of private caches that the LLC has too", "", 0.2, 0.0, 1.0),
+    real(X, "flow below its socket", "kB", 150.0, 10.0, 1_500.0),
+    real(X, "flow below its socket", "ms at the link's rate", 0.38, 0.0, 5.0),
+    real(S, "silo: work of a request", "10^6 instructions", 0.9, 0.05, 20.0),
+    real(S, "silo: requests/s at full load", "1/s", 3_500.0, 50.0, 40_000.0),
+    real(S, "silo: variation of work", "", 0.3, 0.05, 3.0),
+    real(S, "silo: hot set", "MiB", 10.0, 0.5, 20.0),
+    real(S, "silo: misses without it", "1/10^3 instructions", 0.3, 0.0, 40.0),
+    real(S, "silo: speed beside a sibling", "", 0.57, 0.3, 1.0),
     whole(X, "threads of a sweep", 6.0, 15.0),
 ];
 
@@ -102,6 +105,11 @@ impl Guess {
         Flow { bytes: self.0[8] * 1e3, seconds: self.0[9] / 1e3 }
     }
 
+    /// Share of what private caches hold that the first host's last-level cache has too.
+    pub(crate) fn inclusion(&self) -> f64 {
+        self.0[7]
+    }
+
     /// Threads of a sweep.
     pub(crate) fn sweepers(&self) -> u32 {
         self.0[16] as u32
@@ -120,7 +128,7 @@ impl Guess {
                 most_mpki: v[4],
                 least_mpki: v[5],
                 smt_speed: v[6],
-                workers: v[7] as u32,
+                workers: WORKERS,
             },
             Service::Silo => ServiceNumbers {
                 name: "silo",
@@ -131,7 +139,7 @@ impl Guess {
                 most_mpki: v[14],
                 least_mpki: 0.0,
                 smt_speed: v[15],
-                workers: v[7] as u32,
+                workers: WORKERS,
             },
         }
     }
@@ -148,7 +156,7 @@ impl Guess {
             x.most_mpki,
             x.least_mpki,
             x.smt_speed,
-            f64::from(x.workers),
+            calibrated::INCLUSION,
             calibrated::FLOW_BYTES / 1e3,
             calibrated::FLOW_S * 1e3,
             s.instructions / 1e6,

@@ -8,7 +8,7 @@ const MISSED: &[(&str, usize)] = &[
     ("memcached", 15),
     ("states", 0),
     ("websearch", 0),
-    ("ml_cluster", 2),
+    ("ml_cluster", 3),
     ("memkeyval", 0),
     ("vm2-xeon", 5),
 ];
@@ -22,7 +22,7 @@ fn shipped_numbers_keep_the_cells_that_the_document_says() {
         .filter(|cell| !cell.held)
         .map(|c| format!("{} {} at {} %: {:?}", c.table, c.row, c.load_percent, c.simulated))
         .collect();
-    assert!(missed.len() <= 4, "{missed:#?}");
+    assert!(missed.is_empty(), "{missed:#?}");
     let missed = |name: &str| {
         let fit = report.fits.iter().find(|fit| fit.name.contains(name)).unwrap();
         fit.cells.len() - fit.cells_held

@@ -11,13 +11,19 @@ pub use published::{
 
 use crate::workload::{MissCurve, Phase, Program};
 
+const MIB: f64 = (1u64 << 20) as f64;
+
 /// Bytes that a greedy flow may have below its socket, whatever the link.
-pub const FLOW_BYTES: f64 = 105_860.1;
+pub const FLOW_BYTES: f64 = 155_000.0;
 /// Seconds' worth at the link's rate that it may have besides.
-pub const FLOW_S: f64 = 0.000352318;
+pub const FLOW_S: f64 = 0.000385;
 
 /// Threads of stream-llc and stream-dram in the thesis' tables.
-pub const SWEEP_THREADS: u32 = 11;
+pub const SWEEP_THREADS: u32 = 5;
+
+/// Share of what private caches hold that a last-level cache has too which is not inclusive, fitted on
+/// T-5 and T-6.
+pub const INCLUSION: f64 = 0.211;
 
 /// What a service is, on the thesis' first host.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,27 +51,27 @@ pub struct ServiceNumbers {
 /// TailBench's xapian, fitted on T-5 and on the public statement of T-25.
 pub const XAPIAN: ServiceNumbers = ServiceNumbers {
     name: "xapian",
-    instructions: 6_900_000.0,
-    variation: 0.6325,
-    full_qps: 368.0,
+    instructions: 7_370_000.0,
+    variation: 0.64,
+    full_qps: 317.0,
     workers: 1,
-    hot_bytes: 11_534_336.0,
-    most_mpki: 1.3,
-    least_mpki: 0.17391,
-    smt_speed: 0.74,
+    hot_bytes: 11.0 * MIB,
+    most_mpki: 1.57,
+    least_mpki: 0.131,
+    smt_speed: 0.674,
 };
 
 /// TailBench's silo, fitted on T-6.
 pub const SILO: ServiceNumbers = ServiceNumbers {
     name: "silo",
-    instructions: 1_265_000.0,
-    variation: 0.805,
-    full_qps: 1_524.0,
+    instructions: 950_000.0,
+    variation: 0.314,
+    full_qps: 3_330.0,
     workers: 1,
-    hot_bytes: 13_180_703.0,
-    most_mpki: 0.66348,
+    hot_bytes: 10.34 * MIB,
+    most_mpki: 0.304,
     least_mpki: 0.0,
-    smt_speed: 0.47,
+    smt_speed: 0.568,
 };
 
 /// Cycles per instruction of services without any miss; assumed, since it only scales the work.

@@ -33,6 +33,9 @@ pub struct LastLevelCache {
     pub l2_bytes: u64,
     /// Data cache of a core in bytes (level 1).
     pub l1_bytes: u64,
+    /// Share of what private caches hold that it has too, 0..1: all of it where it is inclusive; the
+    /// rest is in memory alone.
+    pub inclusion: f64,
 }
 
 /// Cache allocation: CAT, or what is like it.
@@ -128,6 +131,9 @@ pub struct IdleState {
     pub exit_s: f64,
     /// Running time without progress after that, since caches and predictors were lost, in seconds.
     pub cold_s: f64,
+    /// Whether its private cache is flushed, which whoever runs first then fills again, at what that
+    /// costs as things stand.
+    pub flushed: bool,
     /// Ways out that take far longer, in virtual machines.
     pub late: Late,
 }
@@ -260,6 +266,7 @@ impl Machine {
                 "idle states must follow in time, with times of at least 0",
             ),
             (self.cache.bytes > 0, "it has no last-level cache"),
+            ((0.0..=1.0).contains(&self.cache.inclusion), "the cache's inclusion is not in 0..1"),
             ((1..=63).contains(&self.cache.ways), "ways of the cache are not 1..63"),
             (self.memory.bytes_per_s > 0.0, "memory moves nothing"),
             (self.memory.latency_ns > 0.0, "memory latency is not positive"),

@@ -1,15 +1,18 @@
 //! What runs: programs in phases (S-3).
 
 mod cachebench;
+mod curve;
 mod library;
 mod pressure;
 mod reporter;
 
+pub use curve::MissCurve;
 pub(crate) use library::of;
 pub use library::{PROGRAMS, program};
 pub(crate) use pressure::in_turn;
 pub(crate) use reporter::{Pattern, reporter};
 
+use crate::machine::LastLevelCache;
 use thiserror::Error;
 
 /// A program that cannot be.
@@ -20,49 +23,6 @@ pub struct ProgramError {
     pub program: String,
     /// What is wrong.
     pub why: String,
-}
-
-/// Misses of the last-level cache by the bytes held in it: falling, linear between points.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MissCurve(Vec<(f64, f64)>);
-
-impl MissCurve {
-    /// From (bytes held, misses per 1000 instructions), rising in bytes, falling in misses. Before
-    /// the first and after the last point the curve is flat.
-    #[must_use]
-    pub fn new(points: &[(f64, f64)]) -> Option<Self> {
-        let sound = points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 >= w[1].1);
-        let finite = points.iter().all(|(b, m)| b.is_finite() && m.is_finite() && *m >= 0.0);
-        (sound && finite && !points.is_empty()).then(|| Self(points.to_vec()))
-    }
-
-    /// The same misses whatever is held.
-    #[must_use]
-    pub fn flat(mpki: f64) -> Self {
-        Self(vec![(0.0, mpki.max(0.0))])
-    }
-
-    /// Misses fall in proportion to the part of the working set that is held, down to `least`.
-    #[must_use]
-    pub fn linear(working_set_bytes: f64, most_mpki: f64, least_mpki: f64) -> Self {
-        let least = least_mpki.clamp(0.0, most_mpki.max(0.0));
-        Self(vec![(0.0, most_mpki.max(0.0)), (working_set_bytes.max(1.0), least)])
-    }
-
-    /// Misses per 1000 instructions with `bytes` held.
-    #[must_use]
-    pub fn mpki(&self, bytes: f64) -> f64 {
-        let mut last = self.0[0];
-        for &(x, y) in &self.0 {
-            if bytes < x {
-                let width = x - last.0;
-                let part = if width > 0.0 { (bytes - last.0) / width } else { 1.0 };
-                return last.1 + part.clamp(0.0, 1.0) * (y - last.1);
-            }
-            last = (x, y);
-        }
-        last.1
-    }
 }
 
 /// One phase of a program, as it behaves per thread.
@@ -169,6 +129,14 @@ impl Program {
 }
 
 impl Phase {
+    /// Makes of a sweep what it is in this cache.
+    pub(crate) fn fit(&mut self, cache: &LastLevelCache) {
+        self.llc_misses = self.llc_misses.in_cache(cache);
+        if let Some(bytes) = self.llc_misses.pressure_bytes(cache) {
+            self.working_set_bytes = bytes;
+        }
+    }
+
     /// Lines moved to or from memory for a miss, write-backs included.
     pub(crate) fn lines_per_miss(&self) -> f64 {
         1.0 + self.written_frac
@@ -210,17 +178,6 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_curve_is_linear_between_points_and_flat_outside() {
-        let curve = MissCurve::new(&[(10.0, 8.0), (20.0, 4.0), (40.0, 0.0)]).unwrap();
-        for (bytes, mpki) in [(0.0, 8.0), (10.0, 8.0), (15.0, 6.0), (30.0, 2.0), (99.0, 0.0)] {
-            assert!((curve.mpki(bytes) - mpki).abs() < 1e-12, "{bytes}");
-        }
-        assert!(MissCurve::new(&[(0.0, 1.0), (1.0, 2.0)]).is_none(), "misses that rise");
-        assert!(MissCurve::new(&[]).is_none());
-    }
 
     #[test]
     fn impossible_programs_are_refused_with_the_reason() {
@@ -232,25 +189,5 @@ mod tests {
         let mut odd = sound;
         odd.phases[0].overlap = 0.5;
         assert!(odd.validate(1).unwrap_err().to_string().contains("phase 1: overlap"));
-    }
-
-    proptest! {
-        #[test]
-        fn more_bytes_never_bring_more_misses(
-            steps in proptest::collection::vec((1.0f64..9.0, 0.0f64..5.0), 1..8),
-            a in 0.0f64..80.0,
-            more in 0.0f64..40.0,
-        ) {
-            let total: f64 = steps.iter().map(|s| s.1).sum();
-            let mut points = Vec::new();
-            let (mut x, mut y) = (0.0, total);
-            for (dx, dy) in steps {
-                points.push((x, y));
-                x += dx;
-                y = (y - dy).max(0.0);
-            }
-            let curve = MissCurve::new(&points).unwrap();
-            prop_assert!(curve.mpki(a + more) <= curve.mpki(a) + 1e-12);
-        }
     }
 }

@@ -12,7 +12,7 @@ const WORK_MS: f64 = 1.0;
 const QPS: f64 = 50.0;
 
 fn state(after_s: f64, exit_s: f64, cold_s: f64) -> IdleState {
-    IdleState { after_s, exit_s, cold_s, late: Late::default() }
+    IdleState { after_s, exit_s, cold_s, flushed: false, late: Late::default() }
 }
 
 /// A service of few requests, all alike, on a machine with these idle states.
@@ -50,6 +50,32 @@ fn a_sleeping_core_costs_its_way_out_and_a_cold_begin_of_which_the_second_is_cha
     let asleep = felt_in(&sleepy("vm2", &[state(1e-3, 4e-4, 3e-4)]));
     assert!(about(asleep.0 - awake.0, 7e-4), "{awake:?} and {asleep:?}");
     assert!(about(asleep.1 - awake.1, 3e-4 * 0.95), "{awake:?} and {asleep:?}");
+}
+
+#[test]
+fn a_flushed_core_reads_its_lines_again_from_memory_or_where_it_finds_them() {
+    let flushed = IdleState { flushed: true, ..state(1e-3, 0.0, 0.0) };
+    let of = |inclusion: f64, states: &[IdleState]| {
+        let mut scene = sleepy("vm2", states);
+        scene.machine.cache.inclusion = inclusion;
+        let phase = Phase {
+            llc_apki: 1.0,
+            llc_misses: MissCurve::flat(0.25),
+            ..program("integer").unwrap().phases[0].clone()
+        };
+        scene.services[0].program.phases = vec![phase];
+        felt_in(&scene)
+    };
+    let machine = preset("vm2").unwrap();
+    let lines = machine.cache.l2_bytes as f64 / 64.0;
+    let (hit_s, miss_s) = (machine.cache.hit_cycles / 3e9, machine.memory.latency_ns / 1e9);
+    let awake = of(1.0, &[]);
+    for (inclusion, found) in [(0.0, 0.0), (1.0, 0.75), (0.5, 0.375)] {
+        let asleep = of(inclusion, &[flushed]);
+        let refill_s = lines * (found * hit_s + (1.0 - found) * miss_s);
+        assert!(about(asleep.0 - awake.0, refill_s), "{inclusion}: {awake:?} and {asleep:?}");
+        assert!(about(asleep.1 - awake.1, 0.95 * refill_s), "{inclusion}: {awake:?}, {asleep:?}");
+    }
 }
 
 #[test]

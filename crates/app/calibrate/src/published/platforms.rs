@@ -60,8 +60,8 @@ pub(crate) fn states() -> Fit {
     Fit {
         name: "states of Virtual Platforms",
         parameters: vec![
-            free_parameter("mcf: accesses", "1/10^3 instructions", 30.0, 2.0, 300.0),
-            free_parameter("mcf: hot set", "MiB", 10.0, 1.0, 100.0),
+            free_parameter("mcf: accesses", "1/10^3 instructions", 100.0, 2.0, 300.0),
+            free_parameter("mcf: hot set", "MiB", 5.0, 1.0, 100.0),
             free_parameter("voldemort: accesses", "1/10^3 instructions", 40.0, 2.0, 300.0),
             free_parameter("voldemort: hot set", "MiB", 30.0, 1.0, 100.0),
         ],

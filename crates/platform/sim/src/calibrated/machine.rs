@@ -41,6 +41,7 @@ pub const HALTED: IdleState = IdleState {
     after_s: 1e-6,
     exit_s: 10e-6,
     cold_s: 88e-6,
+    flushed: false,
     late: Late { frac: 0.0125, mean_s: 0.024 },
 };
 

@@ -97,7 +97,7 @@ pub struct StateNumbers {
 /// Fitted on V-5 and V-E3.
 pub const STATES: StateNumbers = StateNumbers {
     mcf_apki: 144.804_27,
-    mcf_hot_bytes: 8_065_969.230_769_23,
+    mcf_hot_bytes: 4_718_592.0,
     voldemort_apki: 67.6,
     voldemort_hot_bytes: 31_457_280.0,
 };

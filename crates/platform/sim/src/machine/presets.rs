@@ -1,9 +1,10 @@
 //! Machines of the published experiments, and some ordinary ones.
 
 use super::{
-    Allocation, Clock, Distances, LastLevelCache, Machine, Memory, Power, Steal, Throttle,
+    Allocation, Clock, Distances, IdleState, LastLevelCache, Late, Machine, Memory, Power, Steal,
+    Throttle,
 };
-use crate::calibrated::{HALTED, VM2_XEON};
+use crate::calibrated::{HALTED, INCLUSION, VM2_XEON};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -56,6 +57,7 @@ fn xeon(name: &str, model: &str, cores: u32, llc_mib: u64, ways: u32) -> Machine
             hit_cycles: 40.0,
             l2_bytes: 256 * KIB,
             l1_bytes: 32 * KIB,
+            inclusion: 1.0,
         },
         allocation: Some(Allocation { min_bits: 1, classes: 16, sparse: false }),
         throttle: None,
@@ -99,6 +101,19 @@ fn clock(min_khz: u64, base_khz: u64, turbo: &[(u32, u64)]) -> Clock {
     Clock { min_khz, base_khz, step_khz: 100_000, turbo: turbo.to_vec(), controllable: true }
 }
 
+/// Idle states as the kernel's intel_idle lists them for a processor: target residency and exit
+/// latency in µs, and whether the core's caches are flushed.
+fn c_states(states: &[(f64, f64, bool)]) -> Vec<IdleState> {
+    let state = |&(after_us, exit_us, flushed): &(f64, f64, bool)| IdleState {
+        after_s: after_us / 1e6,
+        exit_s: exit_us / 1e6,
+        cold_s: 0.0,
+        flushed,
+        late: Late::default(),
+    };
+    states.iter().map(state).collect()
+}
+
 /// Takes away what a guest or an old processor does not have.
 fn without_rdt(machine: Machine) -> Machine {
     Machine { allocation: None, throttle: None, monitoring: false, ..machine }
@@ -139,6 +154,13 @@ fn e5_2683v4() -> Machine {
     let turbo = [(2, 3 * GHZ), (8, 2_700_000), (16, 2_600_000)];
     Machine {
         clock: clock(1_200_000, 2_100_000, &turbo),
+        // C1, C1E, C3 and C6 of Broadwell.
+        idle: c_states(&[
+            (2.0, 2.0, false),
+            (20.0, 10.0, false),
+            (100.0, 40.0, true),
+            (400.0, 133.0, true),
+        ]),
         ..xeon("e5-2683v4", "Intel Xeon E5-2683 v4", 16, 40, 20)
     }
 }
@@ -163,7 +185,12 @@ fn platinum_8163() -> Machine {
     let turbo = [(2, 3_100_000), (12, 2_800_000), (24, 2_700_000)];
     Machine {
         sockets_per_server: 2,
-        cache: LastLevelCache { l2_bytes: MIB, hit_cycles: 50.0, ..machine.cache },
+        cache: LastLevelCache {
+            l2_bytes: MIB,
+            hit_cycles: 50.0,
+            inclusion: INCLUSION,
+            ..machine.cache
+        },
         throttle: Some(Throttle { min_percent: 10, step_percent: 10 }),
         memory: Memory { bytes: 192 * GIB, bytes_per_s: 100e9, ..machine.memory },
         clock: clock(GHZ, 2_500_000, &turbo),
@@ -177,7 +204,14 @@ fn platinum_8163() -> Machine {
 fn i9_7960x() -> Machine {
     let machine = xeon("i9-7960x", "Intel Core i9-7960X", 16, 22, 11);
     Machine {
-        cache: LastLevelCache { l2_bytes: MIB, hit_cycles: 50.0, ..machine.cache },
+        // C1, C1E and C6 of Skylake-X.
+        idle: c_states(&[(2.0, 2.0, false), (20.0, 10.0, false), (600.0, 133.0, true)]),
+        cache: LastLevelCache {
+            l2_bytes: MIB,
+            hit_cycles: 50.0,
+            inclusion: INCLUSION,
+            ..machine.cache
+        },
         memory: Memory { bytes_per_s: 70e9, ..machine.memory },
         clock: clock(3_600_000, 3_600_000, &[]),
         power: Power { idle_w: 30.0, limit_w: 300.0, core_w: 9.0, ..machine.power },

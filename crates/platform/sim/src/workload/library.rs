@@ -50,18 +50,12 @@ fn integer() -> Program {
     of("integer", MIB, Phase { base_cpi: 0.5, ..Phase::default() })
 }
 
-/// What a sweep must find of its array to hit at all: whatever comes round in a circle is evicted
-/// just before it is needed again, if a little of it is missing (assumed: caches that replace
-/// about the least recently used).
-const HELD: f64 = 0.8;
-
 /// A sweep over an array of `bytes`, one access a line.
 pub(super) fn sweep(bytes: f64) -> Phase {
-    let cliff = MissCurve::new(&[(HELD * bytes, 120.0), (bytes.max(1.0), 0.0)]);
     Phase {
         base_cpi: 0.6,
         llc_apki: 120.0,
-        llc_misses: cliff.unwrap_or_else(|| MissCurve::flat(120.0)),
+        llc_misses: MissCurve::sweep(bytes, 120.0),
         working_set_bytes: bytes,
         overlap: 6.0,
         activity: 0.9,

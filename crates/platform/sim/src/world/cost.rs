@@ -42,9 +42,9 @@ pub(super) struct Cell {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessCost {
     /// Cycles of a hit of the last-level cache that nothing hides.
-    hit_cycles: f64,
+    pub(super) hit_cycles: f64,
     /// Nanoseconds of a miss that the idle memory next to it serves and nothing hides.
-    miss_ns: f64,
+    pub(super) miss_ns: f64,
 }
 
 impl AccessCost {

@@ -50,24 +50,27 @@ impl World {
         program: &Program,
         service: Option<usize>,
     ) -> usize {
+        let mut program = program.clone();
+        for phase in &mut program.phases {
+            phase.fit(&self.machine.cache);
+        }
+        let (threads, work_instructions) = (program.threads, program.work_instructions);
         let work = self.slot(Work {
             group,
-            access: cost::AccessCost::of(program, &self.machine),
-            program: program.clone(),
+            access: cost::AccessCost::of(&program, &self.machine),
+            unfinished: threads as usize,
+            pages: pages::even(program.memory_nodes.iter().map(|node| *node as usize)),
+            program,
             phase: 0,
             alive: true,
             threads: Vec::new(),
             service,
-            unfinished: program.threads as usize,
-            pages: pages::even(program.memory_nodes.iter().map(|node| *node as usize)),
             meeting: 0,
         });
         self.begin_phase(work);
         self.hardware();
-        let share = program
-            .work_instructions
-            .map_or(f64::INFINITY, |all| all / f64::from(program.threads.max(1)));
-        for _ in 0..program.threads {
+        let share = work_instructions.map_or(f64::INFINITY, |all| all / f64::from(threads.max(1)));
+        for _ in 0..threads {
             let thread = self.add_thread(work, group, share);
             if service.is_none() {
                 self.fork(thread);

@@ -85,7 +85,7 @@ impl World {
         of.state = State::Running;
         let (group, queued_at, vruntime) = (of.group, of.queued_at, of.vruntime);
         self.settle_quota(group);
-        let waking = self.leave_idle(cpu, group);
+        let waking = self.leave_idle(cpu, thread);
         let state = &mut self.cpus[cpu];
         state.current = Some(thread);
         state.since = state.since.max(self.now) + waking;
