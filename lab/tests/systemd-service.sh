@@ -62,6 +62,8 @@ check "limits outlive a daemon-reload" waits 60 held_still
 first=$(pid)
 kill -STOP "$first"
 check "the watchdog starts a stuck agent anew" waits 120 another_pid "$first"
+put_back() { journalctl -u quell --no-pager -q | grep -q 'changes taken back'; }
+check "what the stuck one had changed was put back before" waits 60 put_back
 check "limits change again" waits 60 changed
 check "systemctl stop quell" systemctl stop quell
 check "a stop restores" equals "$(limits)" "$before"

@@ -101,7 +101,7 @@ fn bases() -> [PathBuf; 2] {
     ["/run".into(), std::env::temp_dir()]
 }
 
-fn make(name: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn make(name: &str) -> anyhow::Result<PathBuf> {
     let mut refused = Vec::new();
     for base in bases() {
         let path = base.join(name);

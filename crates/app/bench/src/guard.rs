@@ -145,9 +145,14 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if !self.end() {
             // It cannot clean up any more; its journal can.
-            if let Err(error) = restore_state(Path::new("/"), &StateDir(self.folder.join("state")))
-            {
-                eprintln!("quell: the agent's knobs could not be put back: {error}");
+            let state = StateDir(self.folder.join("state"));
+            let troubles = match restore_state(Path::new("/"), &state) {
+                Ok(report) => report.troubles(),
+                Err(error) => vec![error.to_string()],
+            };
+            if !troubles.is_empty() {
+                let troubles = troubles.join("; ");
+                eprintln!("quell: the agent's knobs could not all be put back: {troubles}");
             }
         }
     }

@@ -95,16 +95,14 @@ impl Cleaner {
         let guarded = state.0.is_dir();
         // No agent may begin while this one's knobs are put back.
         let _lock = if guarded { Some(self.end_agent(&state)?) } else { None };
-        let restore = || match restore_state(Path::new("/"), &state) {
-            Ok(report) => report.failed,
-            Err(error) => vec![error.to_string()],
-        };
-        if guarded {
-            // What fails may be a knob of a group that will be gone: asked again below.
-            restore();
-        }
+        // What fails may be a knob of a group that will be gone: asked again below. What nobody can
+        // read is told the first time only.
+        let mut failed = if guarded { restored(&state).1 } else { Vec::new() };
         self.remove_groups(name)?;
-        let failed = if guarded { restore() } else { Vec::new() };
+        if guarded {
+            let (again, unreadable) = restored(&state);
+            failed.extend(again.into_iter().chain(unreadable));
+        }
         folder::put_back_above_of(path);
         if failed.is_empty() {
             fs::remove_dir_all(path).map_err(|e| format!("{} remains: {e}", path.display()))?;
@@ -178,6 +176,17 @@ impl Cleaner {
     }
 }
 
+/// Plays a knob journal back: what failed, and what could not be read.
+fn restored(state: &StateDir) -> (Vec<String>, Vec<String>) {
+    match restore_state(Path::new("/"), state) {
+        Ok(report) => {
+            let unreadable = report.unreadable.iter().map(ToString::to_string).collect();
+            (report.failed, unreadable)
+        }
+        Err(error) => (vec![error.to_string()], Vec::new()),
+    }
+}
+
 /// Signals the holder of an agent's lock, and nobody who got its number since: the handle is taken
 /// before the lock is asked once more.
 fn signal_holder(state: &StateDir, pid: &str, signal: Signal) -> bool {
@@ -225,6 +234,23 @@ mod tests {
         let name = folder.name().to_owned();
         drop(groups);
         assert!(!exists(&name));
+    }
+
+    #[test]
+    fn what_nobody_can_read_in_a_dead_runs_journal_is_told() {
+        let _alone = alone();
+        let name = dead_name();
+        let folder = folder::make(&name).unwrap();
+        let state = StateDir(folder.join("guard/state"));
+        fs::create_dir_all(&state.0).unwrap();
+        fs::write(state.knob_journal(), "rotten\n").unwrap();
+        let told = clean_up().into_iter().find(|run| run.name == name).unwrap();
+        assert!(told.failed.len() == 1 && told.failed[0].contains("cannot be read"), "{told:?}");
+        let kept = fs::read_dir(&state.0).unwrap().flatten().map(|file| file.path());
+        let mut texts = kept.filter_map(|path| fs::read_to_string(path).ok());
+        assert!(texts.any(|text| text.contains("rotten")), "the evidence is kept");
+        let told = clean_up().into_iter().find(|run| run.name == name).unwrap();
+        assert!(told.failed.is_empty() && !folder.exists(), "{told:?}");
     }
 
     #[test]

@@ -6,9 +6,8 @@
 
 mod cli;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run(cli::Cli::parse())
+    cli::run(cli::Cli::of_process())
 }

@@ -2,7 +2,7 @@
 
 use crate::hardware::CpuKnob;
 use crate::undoer::file_undo;
-use crate::vms::{Vm, VmKnob, is_libvirts};
+use crate::vms::{Part, Vm, VmKnob, is_libvirts};
 use quell_cgroup::{
     BandwidthKnob, CgroupError, CpusKnob, Exclusivity, FreezerKnob, Group, GroupKnob, IdleKnob,
     Owner, Systemctl, SystemdProperty, SystemdUnit, WeightKnob, owner_of,
@@ -134,6 +134,35 @@ impl KnobTable {
         let done = entry.backend.write(to);
         self.seen.insert(knob.clone(), entry.backend.read());
         Ok(done)
+    }
+
+    /// Puts on record what came to machines since their knobs were first written, and drops the
+    /// records of what has left.
+    ///
+    /// # Errors
+    /// The journal cannot be written: what came is not set.
+    pub(crate) fn follow<S: Store>(&self, journal: &mut KnobJournal<S>) -> Result<(), StoreError> {
+        for knob in &self.owned {
+            let Some(Entry { backend: Backend::Vm(vm), identity }) = self.entries.get(knob) else {
+                continue;
+            };
+            let key = key(knob, *identity);
+            if !journal.knows(&key) {
+                continue;
+            }
+            let of = |part: Part| format!("{key}, {part}");
+            for part in vm.left() {
+                journal.forget(&of(part))?;
+                vm.note_record(part, false);
+            }
+            for (part, undo) in vm.came() {
+                if !undo.is_empty() {
+                    journal.before_write(&of(part), || undo)?;
+                }
+                vm.note_record(part, true);
+            }
+        }
+        Ok(())
     }
 
     /// The freezer of a group, for experiments.
@@ -317,6 +346,8 @@ mod tests {
             assert!(!is_of(&key(&weight("jobs"), identity), &weight("job")));
             let idle = Knob::CpuIdle { tenant: "jobs".into() };
             assert!(!is_of(&key(&weight("jobs"), identity), &idle));
+            let of_part = format!("{}, {}", key(&weight("jobs"), identity), Part::Vcpu(2));
+            assert!(is_of(&of_part, &weight("jobs")) && !is_of(&of_part, &idle));
         }
         assert!(!is_of("group /quell-jobs", &weight("jobs")));
     }

@@ -9,7 +9,13 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use thiserror::Error;
+
+/// So long a lock is asked for again before it counts as held: whoever looks whether an agent runs,
+/// or sweeps the locks of dead ones away, has it for a moment too.
+const MOMENT: Duration = Duration::from_millis(300);
+const AGAIN: Duration = Duration::from_millis(2);
 
 /// Why the lock is not to be had.
 #[derive(Debug, Error)]
@@ -138,9 +144,14 @@ impl Drop for NamedLock {
 
 /// Opens or makes a file that is this user's alone and locks it; the file alone if it is locked.
 fn lock(path: &Path) -> io::Result<Result<File, File>> {
+    let until = Instant::now() + MOMENT;
     loop {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(AGAIN);
+                continue;
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(file)),
             other => other?,
         }
@@ -218,6 +229,67 @@ mod tests {
         drop(first);
         flock(&stranger, FlockOperation::LockShared).unwrap();
         assert!(AgentLock::take(folder.path()).is_ok(), "that one is the lock no more");
+    }
+
+    /// Does something again and again beside something else, each some hundred times.
+    fn beside(other: impl Fn() + Sync, tried: impl Fn()) {
+        use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+        const TIMES: u32 = 300;
+        let (done, others) = (AtomicBool::new(false), AtomicU32::new(0));
+        /// Also if what is tried panics.
+        struct Done<'a>(&'a AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Relaxed);
+            }
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    other();
+                    others.fetch_add(1, Relaxed);
+                }
+            });
+            let _done = Done(&done);
+            let mut tries = 0;
+            while tries < TIMES || others.load(Relaxed) < TIMES {
+                tried();
+                tries += 1;
+            }
+        });
+    }
+
+    #[test]
+    fn who_only_looks_keeps_nobody_from_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(AgentLock::take(folder.path()).unwrap());
+        let look = || {
+            let file = File::open(folder.path().join("agent.lock")).unwrap();
+            let _ = flock(&file, FlockOperation::NonBlockingLockShared);
+            std::thread::yield_now();
+        };
+        beside(look, || drop(AgentLock::take(folder.path()).unwrap()));
+    }
+
+    #[test]
+    fn who_sweeps_keeps_nobody_from_a_lock() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("quell-claims");
+        // Keeps the folder.
+        let _other = NamedLock::take(&folder, "quell-b").unwrap().unwrap();
+        // The moment of a sweep in which it has the lock and has not removed the file yet.
+        let sweep = || {
+            if let Ok(file) = File::open(folder.join("quell-a")) {
+                let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                std::thread::yield_now();
+            }
+            NamedLock::sweep(&folder);
+        };
+        beside(sweep, || {
+            // One that somebody left who was killed.
+            std::fs::write(folder.join("quell-a"), "").unwrap();
+            assert!(NamedLock::take(&folder, "quell-a").unwrap().is_some());
+        });
     }
 
     #[test]

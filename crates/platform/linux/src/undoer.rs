@@ -34,10 +34,12 @@ fn identity(path: &Path) -> Option<FileIdentity> {
     Some(FileIdentity { boot_id, folder })
 }
 
-/// Whether a file's change is owed to nobody any more: its group is gone, or another one has its path.
-pub(crate) fn is_moot(undo: &Undo) -> bool {
+/// Whether a change is owed to nobody any more: its file's group is gone, or another one has its path;
+/// its virtual machine has ended, or was started anew.
+pub(crate) fn is_moot(undo: &Undo, machine: &Machine) -> bool {
     match undo {
         Undo::File { path, of: Some(of), .. } => identity(path).is_none_or(|now| now != *of),
+        Undo::Vm { snapshot } => crate::vms::is_moot(machine, snapshot),
         _ => false,
     }
 }

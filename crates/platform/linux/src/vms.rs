@@ -6,16 +6,19 @@
 //! done. What the kernel can tell (a quota, where threads may run) is read from the kernel.
 
 mod knob;
+mod parts;
 mod undo;
 mod worker;
 
 pub(crate) use knob::{VmKnob, is_libvirts};
-pub(crate) use undo::undo;
+pub(crate) use parts::Part;
+pub(crate) use undo::{is_moot, undo};
 pub(crate) use worker::Client;
 
+use parts::Late;
 use quell_cgroup::{CgroupError, Group, Layout};
 use quell_libvirt::{
-    Access, Connection, LibvirtError, Parameter, Uuid, Value, process_of, sockets,
+    Access, Connection, Domain, LibvirtError, Parameter, Uuid, Value, process_of, sockets,
 };
 use quell_topology::Machine;
 use quell_types::{Capability, CpuSet};
@@ -91,19 +94,34 @@ fn look(root: &Path) -> Result<String, LibvirtError> {
 /// A machine as libvirt had it before anything was set.
 #[derive(Clone, Debug)]
 pub(crate) struct Before {
-    pub(crate) domain: quell_libvirt::Domain,
+    pub(crate) domain: Domain,
     pub(crate) pid: u32,
     /// When its process started, in nanoseconds after boot.
     pub(crate) start_ns: u64,
     /// Period and quota of the whole machine in microseconds; none where libvirt has no cpu
     /// controller.
     pub(crate) bandwidth: Option<(u64, i64)>,
-    /// Where each of its CPUs may run, from number 0 on.
-    pub(crate) vcpus: Vec<CpuSet>,
+    /// Where each of its CPUs may run, those too that may yet be plugged in, and each I/O thread.
+    pub(crate) parts: BTreeMap<Part, CpuSet>,
     /// Where the rest of its process may run.
     pub(crate) emulator: CpuSet,
-    /// Where its I/O threads may run, by their numbers.
-    pub(crate) iothreads: Vec<(u32, CpuSet)>,
+}
+
+/// Where each part of a machine that runs may run.
+fn pins(
+    connection: &mut Connection,
+    domain: &Domain,
+) -> Result<BTreeMap<Part, CpuSet>, LibvirtError> {
+    let vcpus = (0..).map(Part::Vcpu).zip(connection.vcpu_pins(domain)?);
+    let mut parts: BTreeMap<Part, CpuSet> = vcpus.collect();
+    match connection.iothread_pins(domain) {
+        // A QEMU that has no such threads.
+        Err(LibvirtError::Refused { .. }) => {}
+        pins => {
+            parts.extend(pins?.into_iter().map(|(number, cpus)| (Part::Iothread(number), cpus)))
+        }
+    }
+    Ok(parts)
 }
 
 impl Before {
@@ -123,14 +141,14 @@ impl Before {
         };
         // Refused where libvirt has no cpu controller; the rest is worth having all the same.
         let bandwidth = connection.scheduler(&domain).ok().and_then(|list| bandwidth(&list));
-        let vcpus = connection.vcpu_pins(&domain)?;
         let emulator = connection.emulator_pin(&domain)?;
-        let iothreads = match connection.iothread_pins(&domain) {
-            // A QEMU that has no such threads.
-            Err(LibvirtError::Refused { .. }) => Vec::new(),
-            pins => pins?,
-        };
-        Ok(Ok(Self { domain, pid, start_ns, bandwidth, vcpus, emulator, iothreads }))
+        let parts = pins(connection, &domain)?;
+        Ok(Ok(Self { domain, pid, start_ns, bandwidth, parts, emulator }))
+    }
+
+    /// Whether libvirt tells where its CPUs may run.
+    fn has_pins(&self) -> bool {
+        self.parts.keys().any(|part| matches!(part, Part::Vcpu(_)))
     }
 }
 
@@ -161,6 +179,8 @@ pub(crate) struct Vm {
     worker: Worker,
     /// None until libvirt has told; an error if it does not know the machine.
     before: Mutex<Option<Result<Before, String>>>,
+    /// What came since.
+    late: Late,
 }
 
 impl Vm {
@@ -188,7 +208,8 @@ impl Vms {
         }
         let worker = self.worker.get_or_insert_with(|| Worker::start(root)).clone();
         let (name, before) = (name.to_owned(), Mutex::default());
-        let vm = Arc::new(Vm { name: name.clone(), worker: worker.clone(), before });
+        let late = Late::default();
+        let vm = Arc::new(Vm { name: name.clone(), worker: worker.clone(), before, late });
         self.remember_uuid(&name);
         self.known.insert(name, vm.clone());
         let (told, at) = (vm.clone(), root.to_owned());
@@ -230,6 +251,11 @@ impl Vms {
         }
     }
 }
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod late_tests;
 
 #[cfg(test)]
 mod tests {

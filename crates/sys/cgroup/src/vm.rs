@@ -1,9 +1,10 @@
 //! The group of a virtual machine that libvirt runs.
 //!
 //! libvirt puts each machine into a group of its own: with systemd a scope in `machine.slice`
-//! (`machine-qemu\x2d3\x2dNAME.scope`), else `/machine/qemu-3-NAME.libvirt-qemu`; the number is
-//! another after each start, and long names are cut. Below lie groups for the emulator and for
-//! each virtual CPU. So the machine is found by the process that libvirt says it is, and the group
+//! (`machine-qemu\x2d3\x2dNAME.scope`), else `/machine/qemu-3-NAME.libvirt-qemu`, or either in a
+//! partition that the machine's definition names; the number is another after each start, and long
+//! names are cut. Below lie groups for the emulator, for each virtual CPU and each I/O thread; with
+//! systemd, of newer versions, in a group `libvirt`. So the machine is found by the process that libvirt says it is, and the group
 //! by going up from there. Source: <https://libvirt.org/cgroups.html>.
 
 use crate::CgroupError;
@@ -58,9 +59,13 @@ impl Group {
 fn is_machine(layout: &Layout, pid: u32, name: &str) -> bool {
     let path = layout.root().join(format!("proc/{pid}/cmdline"));
     let line = std::fs::read(path).unwrap_or_default();
-    let wanted = format!("guest={name}");
+    // A comma in a name is written twice; one alone ends it.
+    let wanted = format!("guest={}", name.replace(',', ",,"));
     let mut words = line.split(|&byte| byte == 0);
-    words.any(|word| word.split(|&byte| byte == b',').next() == Some(wanted.as_bytes()))
+    words.any(|word| match word.strip_prefix(wanted.as_bytes()) {
+        Some(rest) => rest.is_empty() || rest[0] == b',' && rest.get(1) != Some(&b','),
+        None => false,
+    })
 }
 
 /// The part of a group's path that ends with the machine's own group; all of it if there is none.
@@ -68,13 +73,26 @@ fn machine_part(path: &str) -> &str {
     let mut end = 0;
     for part in path.split('/') {
         end += part.len();
-        let scope = part.starts_with("machine-qemu") && part.ends_with(".scope");
-        if scope || part.starts_with("qemu-") {
+        if is_machines(part) {
             return &path[..end];
         }
         end += 1;
     }
     path
+}
+
+/// Whether a group is a machine's own: after the driver stands the number of the start. A partition
+/// that somebody named after QEMU has none.
+fn is_machines(part: &str) -> bool {
+    let numbered = |rest: &str, dash: &str| {
+        let number = rest.split(dash).next().unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    // systemd writes a dash within a name as \x2d.
+    let scope = part.strip_suffix(".scope").and_then(|part| part.strip_prefix("machine-qemu"));
+    let scoped = scope.and_then(|rest| rest.strip_prefix(r"\x2d"));
+    scoped.is_some_and(|rest| numbered(rest, r"\x2d"))
+        || part.strip_prefix("qemu-").is_some_and(|rest| numbered(rest, "-"))
 }
 
 #[cfg(test)]
@@ -91,6 +109,18 @@ mod tests {
             ),
             ("/machine/qemu-1-g1.libvirt-qemu/vcpu0", "/machine/qemu-1-g1.libvirt-qemu"),
             ("/machine/qemu-1-g1", "/machine/qemu-1-g1"),
+            (
+                "/machine/qemu-tests.partition/qemu-12-g1.libvirt-qemu/emulator",
+                "/machine/qemu-tests.partition/qemu-12-g1.libvirt-qemu",
+            ),
+            (
+                r"/machine.slice/machine-qemu\x2dtests.slice/machine-qemu\x2d12\x2dg1.scope/emulator",
+                r"/machine.slice/machine-qemu\x2dtests.slice/machine-qemu\x2d12\x2dg1.scope",
+            ),
+            (
+                r"/machine.slice/machine-lxc\x2d3\x2dg1.scope",
+                r"/machine.slice/machine-lxc\x2d3\x2dg1.scope",
+            ),
             ("/user.slice", "/user.slice"),
             ("/", "/"),
             ("", ""),
@@ -125,6 +155,84 @@ mod tests {
         let layout = Layout::discover(host.path());
         let group = Group::of_vm(&layout, "g1").unwrap();
         assert!(group.v2().unwrap().dir.ends_with(r"machine-qemu\x2d3\x2dg1.scope"));
+    }
+
+    /// A group of every hierarchy is found: that of the machine, its limits', and the parts in it.
+    #[test]
+    fn every_layout_that_libvirt_has_is_known() {
+        const V2: &str = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
+        const V1: &str = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n\
+                          cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n\
+                          cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n";
+        let scope = r"machine.slice/machine-qemu\x2d3\x2dmy\x2dvm.scope";
+        let sliced = r"machine.slice/machine-prod.slice/machine-qemu\x2d3\x2dmy\x2dvm.scope";
+        let plain = "machine/qemu-3-my-vm.libvirt-qemu";
+        let parted = "machine/prod.partition/qemu-3-my-vm.libvirt-qemu";
+        for (mounts, own, nested) in [
+            (V2, scope, "/libvirt"),
+            (V2, sliced, "/libvirt"),
+            (V2, scope, ""),
+            (V2, plain, ""),
+            (V1, scope, ""),
+            (V1, scope, "/libvirt"),
+            (V1, plain, ""),
+            (V1, parted, ""),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let write = |path: &str, text: &str| {
+                let path = dir.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            };
+            write("proc/mounts", mounts);
+            write("proc/41/cmdline", "qemu\0-name\0guest=my-vm,debug-threads=on\0");
+            let limits = format!("{own}{nested}");
+            // Controllers without parts of their own have the process in the machine's group.
+            let lines = match mounts == V2 {
+                true => format!("0::/{limits}/emulator\n"),
+                false => format!(
+                    "4:memory:/{limits}\n3:cpuset:/{limits}/emulator\n2:cpu,cpuacct:/{limits}/emulator\n"
+                ),
+            };
+            write("proc/41/cgroup", &lines);
+            let tops: &[&str] = match mounts == V2 {
+                true => &["sys/fs/cgroup"],
+                false => &["sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/cpuset"],
+            };
+            if mounts == V1 {
+                write(&format!("sys/fs/cgroup/memory/{limits}/cgroup.procs"), "41\n");
+            }
+            for top in tops {
+                for part in ["emulator", "vcpu0", "vcpu1", "iothread1"] {
+                    write(&format!("{top}/{limits}/{part}/cgroup.procs"), "");
+                }
+            }
+            let layout = Layout::discover(dir.path());
+            let group = Group::of_vm_process(&layout, "my-vm", 41).unwrap();
+            assert!(group.places().iter().all(|place| place.dir.ends_with(own)), "{group:?}");
+            assert_eq!(group.places().len(), if mounts == V2 { 1 } else { 3 }, "{group:?}");
+            let found = group.limits_of_vm();
+            let place = if mounts == V2 { found.v2() } else { found.place("cpuset").ok() };
+            assert!(place.unwrap().dir.ends_with(&limits), "{found:?}");
+            assert_eq!(found.children().len(), 4, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_commas_is_told_as_qemu_is_told_it() {
+        let host = host();
+        let layout = Layout::discover(host.path());
+        for (line, name, is) in [
+            ("guest=a,,b,debug-threads=on", "a,b", true),
+            ("guest=a,,b", "a,b", true),
+            ("guest=a,,b,debug-threads=on", "a", false),
+            ("guest=a,debug-threads=on", "a,debug-threads=on", false),
+            ("guest=ab,debug-threads=on", "a", false),
+        ] {
+            fs::write(host.path().join("proc/41/cmdline"), format!("qemu\0-name\0{line}\0"))
+                .unwrap();
+            assert_eq!(Group::of_vm_process(&layout, name, 41).is_ok(), is, "{line}: {name}");
+        }
     }
 
     #[test]

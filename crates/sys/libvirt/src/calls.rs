@@ -12,6 +12,9 @@ use std::fmt;
 const MAX_DOMAINS: usize = 16_384;
 /// CPUs of a machine (`REMOTE_VCPUINFO_MAX`).
 const MAX_VCPUS: u32 = 16_384;
+/// CPUs of a machine whose pins are asked for at once: as many as an answer has room for, and more
+/// than QEMU gives one.
+const MAX_PINS: u32 = 8192;
 /// I/O threads of a machine (`REMOTE_IOTHREAD_INFO_MAX`).
 const MAX_IOTHREADS: usize = 16_384;
 /// Bytes of one CPU map (`REMOTE_CPUMAP_MAX`).
@@ -107,6 +110,16 @@ impl Connection {
         self.ask(Procedure::DomainGetInfo, of(domain), Info::read)
     }
 
+    /// How many CPUs a running machine may have: those that it has, and those that can be plugged in
+    /// while it runs.
+    ///
+    /// # Errors
+    /// It does not run; or as any call.
+    pub fn max_vcpus(&mut self, domain: &Domain) -> Result<u32, LibvirtError> {
+        let number = |reader: &mut Reader<'_>| reader.u32();
+        self.ask(Procedure::DomainGetMaxVcpus, of(domain), number)
+    }
+
     /// The CPUs of a machine that runs, rising.
     ///
     /// # Errors
@@ -125,12 +138,18 @@ impl Connection {
     }
 
     /// The host's CPUs that each CPU of a running machine is pinned to, from number 0 on; all of
-    /// them where it is not pinned.
+    /// them where it is not pinned. Those that are not plugged in are among them: their pins wait
+    /// for them.
     ///
     /// # Errors
     /// It does not run; or as any call.
     pub fn vcpu_pins(&mut self, domain: &Domain) -> Result<Vec<CpuSet>, LibvirtError> {
-        let count = self.info(domain)?.vcpus.min(MAX_VCPUS);
+        let count = match self.max_vcpus(domain) {
+            // Then those that it has: better than none.
+            Err(LibvirtError::Refused { .. }) => self.info(domain)?.vcpus,
+            most => most?,
+        };
+        let count = count.min(MAX_PINS);
         let arguments = of(domain).u32(count).u32(EVERY_CPU_BYTES).u32(LIVE);
         self.ask(Procedure::DomainGetVcpuPinInfo, arguments, |reader| {
             let mut pins = maps(reader)?;
@@ -139,10 +158,11 @@ impl Connection {
         })
     }
 
-    /// Pins a CPU of a running machine to CPUs of the host.
+    /// Pins a CPU of a running machine to CPUs of the host. One that is not plugged in can be pinned
+    /// too, and is so from its first instruction.
     ///
     /// # Errors
-    /// It does not run or has no such CPU, or the host has none of these; or as any call.
+    /// It does not run or can have no such CPU, or the host has none of these; or as any call.
     pub fn pin_vcpu(
         &mut self,
         domain: &Domain,

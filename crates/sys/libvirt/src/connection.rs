@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 
 /// The driver of the machines that the whole server has.
 pub const SYSTEM: &str = "qemu:///system";
-/// Where daemons listen, below the root: that of QEMU alone, then the one for all drivers.
+/// Where daemons of the whole server listen, below the root: that of QEMU alone, then the one for
+/// all drivers. Those of a user's session lie elsewhere, and their machines are nobody else's.
 const SOCKETS: [&str; 2] = ["run/libvirt/virtqemud-sock", "run/libvirt/libvirt-sock"];
+/// The name of a socket at which nothing can be changed ends so.
+const READ_ONLY: &str = "-ro";
 /// Log-ins that a list may name (`REMOTE_AUTH_TYPE_LIST_MAX`).
 const MAX_LOGINS: usize = 20;
 /// Read at once, in bytes.
@@ -29,10 +32,15 @@ pub enum Access {
     Full,
 }
 
-/// The sockets of libvirt that are there below this root.
+/// The sockets of libvirt that are there below this root, those for reading only left out.
 #[must_use]
 pub fn sockets(root: &Path) -> Vec<PathBuf> {
-    SOCKETS.iter().map(|path| root.join(path)).filter(|path| path.exists()).collect()
+    existing(root, "")
+}
+
+fn existing(root: &Path, end: &str) -> Vec<PathBuf> {
+    let paths = SOCKETS.iter().map(|path| root.join(format!("{path}{end}")));
+    paths.filter(|path| path.exists()).collect()
 }
 
 /// An open connection. After an answer that came too late or made no sense, every further call
@@ -47,15 +55,19 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The daemon for the whole server's machines below this root: the first one that answers. Each
-    /// call may take `limit`.
+    /// The daemon for the whole server's machines below this root: the first one that answers; where
+    /// reading is enough, also at a socket for that alone. Each call may take `limit`.
     ///
     /// # Errors
     /// There is no socket, or nobody answers at any; then the error of the last one.
     pub fn system(root: &Path, access: Access, limit: Duration) -> Result<Self, LibvirtError> {
         let none = || LibvirtError::NoSocket { looked: format!("/{}", SOCKETS.join(", /")) };
         let mut found = Err(none());
-        for socket in sockets(root) {
+        let read_only = match access {
+            Access::Read => existing(root, READ_ONLY),
+            Access::Full => Vec::new(),
+        };
+        for socket in sockets(root).into_iter().chain(read_only) {
             found = Self::open(&socket, SYSTEM, access, limit);
             if found.is_ok() {
                 break;

@@ -91,10 +91,17 @@ type Script = Box<dyn FnMut(i32, &[u8]) -> Option<Answer> + Send>;
 
 impl Daemon {
     fn start(script: impl FnMut(i32, &[u8]) -> Option<Answer> + Send + 'static) -> Self {
+        Self::start_at("run/libvirt/libvirt-sock", script)
+    }
+
+    fn start_at(
+        path: &str,
+        script: impl FnMut(i32, &[u8]) -> Option<Answer> + Send + 'static,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let dir = folder.path().join("run/libvirt");
-        fs::create_dir_all(&dir).unwrap();
-        let listener = UnixListener::bind(dir.join("libvirt-sock")).unwrap();
+        let socket = folder.path().join(path);
+        fs::create_dir_all(socket.parent().unwrap()).unwrap();
+        let listener = UnixListener::bind(socket).unwrap();
         let (told, calls) = channel();
         std::thread::spawn(move || {
             let mut script: Script = Box::new(script);
@@ -226,6 +233,7 @@ fn cpus_of_a_machine_are_told_and_pinned() {
     let daemon = Daemon::start(move |procedure, _| match procedure {
         16 => Some(Answer::Done(info.clone())),
         20 => Some(Answer::Done(vcpus.clone())),
+        18 => Some(Answer::Done(Words::default().word(2))),
         230 => Some(Answer::Done(maps.clone().word(2))),
         280 => Some(Answer::Done(Words::default().bytes(&map(3)).word(1))),
         351 => Some(Answer::Done(Words::default().word(1).word(4).bytes(&[2]).word(1))),
@@ -249,6 +257,31 @@ fn cpus_of_a_machine_are_told_and_pinned() {
     assert_eq!(connection.iothread_pins(&g1).unwrap(), [(4, cpus("1"))]);
     connection.pin_iothread(&g1, 4, &cpus("0")).unwrap();
     assert_eq!(daemon.call(352), machine().word(4).bytes(&[1]).word(1).0);
+}
+
+#[test]
+fn pins_of_cpus_that_are_not_plugged_in_are_told_where_the_daemon_knows_how_many_there_may_be() {
+    let map = |first: u8| [vec![first], vec![0; EVERY_CPU_BYTES as usize - 1]].concat();
+    for (most, wanted) in [(Some(3), vec!["0", "1", "0-1"]), (None, vec!["0"])] {
+        let maps: Vec<u8> = [1, 2, 3].into_iter().take(wanted.len()).flat_map(map).collect();
+        let count = wanted.len() as i64;
+        let daemon = Daemon::start(move |procedure, _| match procedure {
+            // Of one CPU that runs.
+            16 => Some(Answer::Done(Words::default().word(1).long(9).long(9).word(1).long(5))),
+            18 => Some(most.map_or(Answer::Refused(3, "not so old a daemon"), |most| {
+                Answer::Done(Words::default().word(most))
+            })),
+            230 => Some(Answer::Done(Words::default().bytes(&maps).word(count))),
+            23 => Some(Answer::Done(Words::default().machine("g1", 3))),
+            _ => None,
+        });
+        let mut connection = daemon.open().unwrap();
+        let g1 = connection.by_name("g1").unwrap();
+        let wanted: Vec<CpuSet> = wanted.into_iter().map(cpus).collect();
+        assert_eq!(connection.vcpu_pins(&g1).unwrap(), wanted);
+        let asked = Words::default().machine("g1", 3).word(count);
+        assert_eq!(daemon.call(230), asked.word(EVERY_CPU_BYTES.into()).word(1).0);
+    }
 }
 
 #[test]
@@ -360,6 +393,33 @@ fn a_daemon_that_hangs_up_or_is_not_there_is_said() {
     let error = Connection::system(empty.path(), Access::Full, SOON).unwrap_err();
     assert!(matches!(&error, LibvirtError::Connect { .. }), "{error}");
     assert!(error.to_string().contains("virtqemud-sock"), "{error}");
+}
+
+#[test]
+fn daemons_of_both_kinds_are_found_for_reading_too_where_nothing_more_is_had() {
+    let at = |path: &str| {
+        let daemon = Daemon::start_at(path, |_, _| None);
+        let socket = |access| {
+            let connection = Connection::system(daemon.root(), access, PATIENCE).ok()?;
+            assert_eq!(connection.socket(), daemon.root().join(path));
+            Some(())
+        };
+        (socket(Access::Read).is_some(), socket(Access::Full).is_some(), sockets(daemon.root()))
+    };
+    for name in ["virtqemud-sock", "libvirt-sock"] {
+        let (read, full, found) = at(&format!("run/libvirt/{name}"));
+        assert!(read && full && found.len() == 1, "{name}");
+        let (read, full, found) = at(&format!("run/libvirt/{name}-ro"));
+        assert!(read && !full && found.is_empty(), "{name}: nothing can be set at it");
+        // Of a user's session.
+        let (read, full, found) = at(&format!("run/user/0/libvirt/{name}"));
+        assert!(!read && !full && found.is_empty(), "{name}");
+    }
+    // One that went and left its socket does not stand in the other's way.
+    let daemon = Daemon::start(|_, _| None);
+    drop(UnixListener::bind(daemon.root().join("run/libvirt/virtqemud-sock")).unwrap());
+    let connection = daemon.open().unwrap();
+    assert!(connection.socket().ends_with("libvirt-sock"));
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod moment;
 mod predict;
 mod pressure;
 mod profile;
+mod read;
 mod restore;
 mod schemas;
 mod simulate;
@@ -64,6 +65,14 @@ enum Command {
     Simulate(simulate::Args),
     Man(man::Man),
     Completions(man::Completions),
+}
+
+impl Cli {
+    /// What the process was called with; ends it where that is wrong, or where help was asked for.
+    pub(crate) fn of_process() -> Self {
+        let words: Vec<_> = std::env::args_os().collect();
+        read::read(&words).unwrap_or_else(|error| error.exit())
+    }
 }
 
 /// Does what the command line says; errors go to standard error with all their causes.

@@ -285,6 +285,15 @@ impl Guard {
         assert!(sent.success());
     }
 
+    /// Stops all of its threads where they are.
+    pub(crate) fn hang(&self) {
+        self.signal("-STOP");
+        let stopped =
+            |stat: String| stat.rsplit_once(") ").is_some_and(|(_, s)| s.starts_with('T'));
+        let stat = format!("/proc/{}/stat", self.child.id());
+        until("it stops", || fs::read_to_string(&stat).ok().filter(|s| stopped(s.clone())));
+    }
+
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         until("the agent's end", || self.child.try_wait().unwrap()).code()
     }

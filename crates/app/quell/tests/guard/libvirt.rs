@@ -99,13 +99,14 @@ impl Libvirt {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Starts the machine: two CPUs, the second one pinned to CPU 1.
+    /// Starts the machine: two CPUs of four, the second and the fourth one pinned to CPU 1.
     fn boot(&self) {
         let name = &self.name;
         let xml = format!(
             "<domain type='qemu'><name>{name}</name><memory unit='MiB'>32</memory>\
-             <vcpu placement='static'>2</vcpu>\
-             <iothreads>1</iothreads><cputune><vcpupin vcpu='1' cpuset='1'/></cputune>\
+             <vcpu placement='static' current='2'>4</vcpu>\
+             <iothreads>1</iothreads><cputune><vcpupin vcpu='1' cpuset='1'/>\
+             <vcpupin vcpu='3' cpuset='1'/></cputune>\
              <os><type arch='x86_64' machine='pc'>hvm</type></os><features><acpi/></features>\
              <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>\
              <memballoon model='none'/><controller type='usb' model='none'/></devices></domain>"
@@ -237,7 +238,12 @@ fn the_api_says_and_does_what_virsh_does(libvirt: &Libvirt) {
     assert_eq!(cpus[1], list("1"));
     let pins = connection.vcpu_pins(&domain).unwrap();
     let emulator = connection.emulator_pin(&domain).unwrap();
-    assert_eq!(pins, cpus[..2]);
+    assert_eq!(connection.max_vcpus(&domain).unwrap(), 4);
+    assert_eq!(
+        pins,
+        [&cpus[..2], &cpus[..2]].concat(),
+        "those to come are as those that are there"
+    );
     let iothreads = connection.iothread_pins(&domain).unwrap();
     assert_eq!(emulator, cpus[2]);
     assert_eq!(iothreads, [(1, cpus[3].clone())]);
@@ -247,8 +253,11 @@ fn the_api_says_and_does_what_virsh_does(libvirt: &Libvirt) {
     assert_eq!(seen.cpus(), [list("1"), list("1"), list("0"), list("1")]);
     assert_eq!(connection.iothread_pins(&domain).unwrap(), [(1, list("1"))]);
     assert_eq!(libvirt.vcpupin(0), "1");
-    assert_eq!(connection.vcpu_pins(&domain).unwrap(), [list("1"), list("1")]);
+    assert_eq!(connection.vcpu_pins(&domain).unwrap()[..2], [list("1"), list("1")]);
     connection.pin_vcpu(&domain, 0, &pins[0]).unwrap();
+    connection.pin_vcpu(&domain, 2, &list("0")).unwrap();
+    assert_eq!(libvirt.vcpupin(2), "0", "pinned before it is there");
+    connection.pin_vcpu(&domain, 2, &pins[2]).unwrap();
     connection.pin_emulator(&domain, &emulator).unwrap();
     connection.pin_iothread(&domain, 1, &iothreads[0].1).unwrap();
 
@@ -372,6 +381,46 @@ fn goes_on(guard: &mut Guard, samples: u64) {
     guard.until("more samples", |status| status["samples"].as_u64() > Some(now + samples));
 }
 
+/// CPUs are plugged in and an I/O thread is added while it is limited; all of it is where libvirt's
+/// definition has it afterwards, after a death too.
+fn what_comes_while_it_is_limited_is_limited_too(ground: &Ground, libvirt: &Libvirt) {
+    let domain = libvirt.connect().by_name(&libvirt.name).unwrap();
+    let pid = Seen::new(libvirt, &domain).pid;
+    let runs_on = |wanted: Role| {
+        let all = threads(Path::new("/proc"), pid).unwrap();
+        all.into_iter().find(|thread| thread.role == wanted).map(|thread| thread.cpus)
+    };
+    let anywhere = runs_on(Role::Vcpu(0)).unwrap();
+    for (death, cpu, home) in [(false, 2, anywhere.clone()), (true, 3, list("1"))] {
+        let mut guard = guard(ground, libvirt);
+        guard.ready();
+        until_limited(libvirt, &guard);
+        libvirt.told(&["setvcpus", &libvirt.name, &(cpu + 1).to_string(), "--live"]);
+        assert_eq!(runs_on(Role::Vcpu(cpu)), Some(list("0")), "as soon as libvirt has it");
+        assert_eq!(libvirt.vcpupin(cpu), "0");
+        libvirt.told(&["iothreadadd", &libvirt.name, "2"]);
+        until("the I/O thread that came", || {
+            (runs_on(Role::Iothread(2)) == Some(list("0"))).then_some(())
+        });
+        if death {
+            guard.signal("-KILL");
+            guard.exit_code();
+            let report = restored(ground, libvirt);
+            assert_eq!(report["failed"], serde_json::json!([]));
+        } else {
+            // The first one leaves, and nobody minds.
+            libvirt.told(&["iothreaddel", &libvirt.name, "1"]);
+            goes_on(&mut guard, 5);
+            assert_eq!(guard.stop(), Some(0), "{}", guard.log());
+        }
+        assert_eq!(runs_on(Role::Vcpu(cpu)), Some(home.clone()), "after a death: {death}");
+        assert_eq!(list(&libvirt.vcpupin(cpu)), home);
+        assert_eq!(runs_on(Role::Iothread(2)), Some(anywhere.clone()));
+        assert_eq!(runs_on(Role::Vcpu(0)), Some(anywhere.clone()));
+        libvirt.told(&["iothreaddel", &libvirt.name, "2"]);
+    }
+}
+
 /// Stopped, it answers nobody: samples go on, a change of somebody else's is mended when it is back,
 /// and what cannot be put back stays on record until it can.
 fn a_libvirt_that_hangs_holds_nobody_up(ground: &Ground, libvirt: &Libvirt) {
@@ -434,4 +483,6 @@ fn a_machine_of_a_real_libvirt_is_limited_through_it_and_as_before_afterwards() 
     the_agent_limits_it_through_libvirt_and_puts_it_back(&ground, &libvirt);
     a_libvirt_that_hangs_holds_nobody_up(&ground, &libvirt);
     one_that_goes_away_is_no_error(&ground, &libvirt);
+    libvirt.boot();
+    what_comes_while_it_is_limited_is_limited_too(&ground, &libvirt);
 }

@@ -50,7 +50,8 @@ impl Linux {
         }
         // What stood in a group that is gone nobody is owed any more. Without this a service that is
         // restarted again and again would leave its records until the agent ends.
-        let moot = |undo: &[Undo]| !undo.is_empty() && undo.iter().all(is_moot);
+        let machine = &self.machine;
+        let moot = |undo: &[Undo]| !undo.is_empty() && undo.iter().all(|u| is_moot(u, machine));
         if anew {
             self.journal.forget_if(|_, undo| moot(undo))?;
         }
@@ -157,6 +158,9 @@ impl Linux {
         };
         let tenants = each(&mut self.tenants, one);
         let mut knobs = if full { self.knobs.read() } else { self.knobs.last() };
+        if full {
+            self.knobs.follow(&mut self.journal)?;
+        }
         knobs.extend(if full { self.resources.read() } else { self.resources.last() });
         let (links, ceilings) = self.links.read();
         knobs.extend(ceilings);

@@ -4,8 +4,10 @@
 //! machine's group. **CPUs** are pins of each virtual CPU, each I/O thread and the emulator: libvirt
 //! gives each a group of its own below the machine's, and in cgroup v1 the machine's own set cannot
 //! be made smaller than theirs. A thread that was pinned before keeps to its pins as far as they lie
-//! within the new set: `narrowed`.
+//! within the new set: `narrowed`. Parts that come later are brought under the same set:
+//! [`super::parts`].
 
+use super::parts::{Part, in_turn, parts_of, snapshot};
 use super::undo::{Limits, Snapshot};
 use super::{Before, Vm, bandwidth_parameters, is_no_limit};
 use crate::undoer::file_undo;
@@ -13,7 +15,8 @@ use quell_cgroup::{Group, GroupKnob};
 use quell_libvirt::{Connection, LibvirtError, Role, Thread, threads};
 use quell_platform::Undo;
 use quell_types::{CpuBandwidth, CpuSet, Gap, Knob, Reading, Setting};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,6 +34,12 @@ struct Progress {
     failed: Option<String>,
     /// The CPUs that were set last.
     cpus: Option<CpuSet>,
+    /// Parts that were there when it was last read.
+    there: BTreeSet<Part>,
+    /// Parts of the record of the first write that are there since.
+    first: BTreeSet<Part>,
+    /// Parts with a record of their own.
+    later: BTreeSet<Part>,
 }
 
 /// A knob that is set through libvirt and read from the kernel. Where libvirt turns out not to know
@@ -54,29 +63,65 @@ fn narrowed(pins: &CpuSet, cpus: &CpuSet) -> CpuSet {
     if within.is_empty() { cpus.clone() } else { within }
 }
 
-/// Whether a thread may run where this set puts it; none for one that is not put anywhere.
-fn stands(thread: &Thread, before: &Before, last: &CpuSet) -> Option<bool> {
-    let pins = match thread.role {
-        Role::Vcpu(number) => before.vcpus.get(number as usize)?,
-        Role::Iothread(number) => &before.iothreads.iter().find(|(own, _)| *own == number)?.1,
-        Role::Other if thread.tid == before.pid => &before.emulator,
-        Role::AllVcpus => return Some(thread.cpus.is_subset(last)),
-        Role::Other => return None,
-    };
-    Some(thread.cpus == narrowed(pins, last))
+/// A machine and where its parts may run by themselves, also those that came later.
+#[derive(Clone)]
+struct Known {
+    before: Before,
+    parts: BTreeMap<Part, CpuSet>,
 }
 
-/// Where the machine may run: the set that was set last if all its threads run where that puts
-/// them; else all CPUs of its virtual CPUs and of threads that are elsewhere.
-fn seen(threads: &[Thread], before: &Before, last: Option<&CpuSet>) -> CpuSet {
-    let strays =
-        |thread: &&Thread| last.is_some_and(|last| stands(thread, before, last) == Some(false));
-    let carries = |thread: &&Thread| matches!(thread.role, Role::Vcpu(_) | Role::AllVcpus);
-    match last {
-        Some(last) if !threads.iter().any(|thread| strays(&thread)) => last.clone(),
-        _ => {
-            let counted = threads.iter().filter(|thread| carries(thread) || strays(thread));
-            counted.fold(CpuSet::new(), |all, thread| all.union(&thread.cpus))
+impl Known {
+    /// Whether a thread may run where this set puts it; none for one that is not put anywhere. Of a
+    /// part of which nothing is known yet it is enough that it runs within.
+    fn stands(&self, thread: &Thread, last: &CpuSet) -> Option<bool> {
+        let pins = match (Part::of(thread), thread.role) {
+            (Some(part), _) => self.parts.get(&part),
+            (None, Role::AllVcpus) => None,
+            _ if thread.tid == self.before.pid => Some(&self.before.emulator),
+            _ => return None,
+        };
+        Some(pins.map_or(thread.cpus.is_subset(last), |pins| thread.cpus == narrowed(pins, last)))
+    }
+
+    /// Where the machine may run: the set that was set last if all its threads run where that puts
+    /// them; else all CPUs of its virtual CPUs and of threads that are elsewhere.
+    fn seen(&self, threads: &[Thread], last: Option<&CpuSet>) -> CpuSet {
+        let strays =
+            |thread: &&Thread| last.is_some_and(|last| self.stands(thread, last) == Some(false));
+        let carries = |thread: &&Thread| matches!(thread.role, Role::Vcpu(_) | Role::AllVcpus);
+        match last {
+            Some(last) if !threads.iter().any(|thread| strays(&thread)) => last.clone(),
+            _ => {
+                let counted = threads.iter().filter(|thread| carries(thread) || strays(thread));
+                counted.fold(CpuSet::new(), |all, thread| all.union(&thread.cpus))
+            }
+        }
+    }
+
+    /// Carries a setting out.
+    fn tell(
+        &self,
+        connection: &mut Connection,
+        proc: &Path,
+        to: &Setting,
+    ) -> Result<(), LibvirtError> {
+        let (domain, pid) = (&self.before.domain, self.before.pid);
+        match (to, self.before.bandwidth) {
+            (Setting::Bandwidth(wanted), Some(limit)) => {
+                let (period_us, quota_us) = quota(*wanted, limit);
+                let parameters = bandwidth_parameters(period_us, quota_us);
+                connection.set_scheduler(domain, &parameters)
+            }
+            (Setting::Cpus(cpus), _) => {
+                // Of a machine that has just gone libvirt itself tells.
+                let there = parts_of(&threads(proc, pid).unwrap_or_default());
+                for part in in_turn(&self.parts, &there) {
+                    let pins = narrowed(&self.parts[&part], cpus);
+                    part.pin(connection, (domain, pid, proc), &pins)?;
+                }
+                connection.pin_emulator(domain, &narrowed(&self.before.emulator, cpus))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -91,29 +136,7 @@ fn quota(wanted: CpuBandwidth, before: (u64, i64)) -> (u64, i64) {
 
 /// Whether a group below a machine's is one that libvirt makes for a part of it.
 fn is_part(name: &str) -> bool {
-    let number = name.strip_prefix("vcpu").or_else(|| name.strip_prefix("iothread"));
-    name == "emulator" || number.is_some_and(|number| number.parse::<u32>().is_ok())
-}
-
-/// Carries a setting out.
-fn tell(connection: &mut Connection, before: &Before, to: &Setting) -> Result<(), LibvirtError> {
-    match (to, before.bandwidth) {
-        (Setting::Bandwidth(wanted), Some(limit)) => {
-            let (period_us, quota_us) = quota(*wanted, limit);
-            let parameters = bandwidth_parameters(period_us, quota_us);
-            connection.set_scheduler(&before.domain, &parameters)
-        }
-        (Setting::Cpus(cpus), _) => {
-            for (number, pins) in (0..).zip(&before.vcpus) {
-                connection.pin_vcpu(&before.domain, number, &narrowed(pins, cpus))?;
-            }
-            for (number, pins) in &before.iothreads {
-                connection.pin_iothread(&before.domain, *number, &narrowed(pins, cpus))?;
-            }
-            connection.pin_emulator(&before.domain, &narrowed(&before.emulator, cpus))
-        }
-        _ => Ok(()),
-    }
+    name == "emulator" || Part::of_group(name).is_some()
 }
 
 impl VmKnob {
@@ -138,12 +161,26 @@ impl VmKnob {
         }
         let stands = self.files.read()?;
         match (stands, self.vm.before()) {
-            (Setting::Cpus(_), Some(Ok(before))) if !before.vcpus.is_empty() => {
+            (Setting::Cpus(_), Some(Ok(before))) if before.has_pins() => {
                 let threads = threads(&self.proc, before.pid)?;
-                Ok(Setting::Cpus(seen(&threads, &before, self.progress().cpus.as_ref())))
+                let there = parts_of(&threads);
+                self.vm.late.keep(&there);
+                self.vm.late.ask(&self.vm.worker, &before, &threads);
+                let known = self.known(before);
+                let mut progress = self.progress();
+                // Should one come again, it has another group.
+                progress.first.retain(|part| there.contains(part));
+                progress.there = there;
+                Ok(Setting::Cpus(known.seen(&threads, progress.cpus.as_ref())))
             }
             (stands, _) => Ok(stands),
         }
+    }
+
+    fn known(&self, before: Before) -> Known {
+        let mut parts = before.parts.clone();
+        parts.extend(self.vm.late.known());
+        Known { before, parts }
     }
 
     /// How libvirt had it, where libvirt is the one to set this.
@@ -156,7 +193,7 @@ impl VmKnob {
         };
         let has = |before: &Before| match stands {
             Setting::Bandwidth(_) => before.bandwidth.is_some(),
-            _ => !before.vcpus.is_empty(),
+            _ => before.has_pins(),
         };
         Ok(before.ok().filter(has))
     }
@@ -174,9 +211,13 @@ impl VmKnob {
                 (own()?, Limits::Bandwidth { period_us, quota_us })
             }
             _ => {
-                let (vcpus, emulator) = (before.vcpus.clone(), before.emulator.clone());
-                let iothreads = before.iothreads.clone();
-                (self.pin_files(), Limits::Pins { vcpus, emulator, iothreads })
+                let files = self.pin_files();
+                let mut progress = self.progress();
+                let parts = files.iter().filter_map(|(part, ..)| *part);
+                progress.first = parts.filter(|part| before.parts.contains_key(part)).collect();
+                progress.later.clear();
+                let raw = files.into_iter().map(|(_, path, text)| (path, text)).collect();
+                (raw, Limits::pins(&before))
             }
         };
         let snapshot = Snapshot::new(&before, limits);
@@ -185,14 +226,73 @@ impl VmKnob {
         Ok(undo)
     }
 
-    /// The CPU sets of the groups that libvirt made for the machine's parts. Files that are not
-    /// there need no bringing back.
-    fn pin_files(&self) -> Vec<(PathBuf, String)> {
+    /// The CPU sets of the groups that libvirt made for the machine's parts, and for the rest of it.
+    /// Files that are not there need no bringing back.
+    fn pin_files(&self) -> Vec<(Option<Part>, PathBuf, String)> {
         let limits = self.group.limits_of_vm();
         let parts = limits.children().into_iter().filter(|name| is_part(name));
         let Ok(place) = limits.place("cpuset") else { return Vec::new() };
-        let files = parts.map(|part| place.dir.join(part).join("cpuset.cpus"));
-        files.filter_map(|path| Some((path.clone(), std::fs::read_to_string(path).ok()?))).collect()
+        let file = |name: String| {
+            let path = place.dir.join(&name).join("cpuset.cpus");
+            let text = std::fs::read_to_string(&path).ok()?;
+            Some((Part::of_group(&name), path, text))
+        };
+        parts.filter_map(file).collect()
+    }
+
+    /// Parts that came since the first write and have no record yet, with how each is set back.
+    pub(crate) fn came(&self) -> Vec<(Part, Vec<Undo>)> {
+        let new: Vec<Part> = {
+            let progress = self.progress();
+            let others = progress.there.difference(&progress.first);
+            others.filter(|part| !progress.later.contains(part)).copied().collect()
+        };
+        let Some(Ok(before)) = self.vm.before().filter(|_| !new.is_empty()) else {
+            return Vec::new();
+        };
+        let known = self.known(before);
+        let grouped = !self.pin_files().is_empty();
+        let one = |part: Part| {
+            let (file, vm) = self.undo_of(part, &known, known.parts.get(&part)?);
+            // Where parts have groups its own is about to be made: it waits for that.
+            let ready = file.is_some() || !grouped;
+            ready.then(|| (part, file.into_iter().chain(vm).collect()))
+        };
+        new.into_iter().filter_map(one).collect()
+    }
+
+    /// How a part is set back that came late: the file of its group, and libvirt's view. Where it
+    /// belongs by the machine's own record, it may be pinned elsewhere already.
+    fn undo_of(&self, part: Part, known: &Known, pins: &CpuSet) -> (Option<Undo>, Option<Undo>) {
+        let limits = self.group.limits_of_vm();
+        let text = |path: &Path| {
+            let text = std::fs::read_to_string(path).ok()?;
+            if !known.before.parts.contains_key(&part) {
+                return Some(text);
+            }
+            // A group of v1 can have no CPU that the one above has not.
+            let above = path.parent()?.parent()?.join("cpuset.cpus");
+            let above: CpuSet = std::fs::read_to_string(above).ok()?.trim().parse().ok()?;
+            let cut = if above.is_empty() { pins.clone() } else { narrowed(pins, &above) };
+            Some(format!("{cut}\n"))
+        };
+        let path = limits.place("cpuset").ok().map(|place| place.dir.join(part.group()));
+        let path = path.map(|dir| dir.join("cpuset.cpus"));
+        let file = path.and_then(|path| Some(file_undo(path.clone(), text(&path)?)));
+        let vm = snapshot(&known.before, part, pins).map(|snapshot| Undo::Vm { snapshot });
+        (file, vm)
+    }
+
+    /// Parts that have left, and had a record of their own.
+    pub(crate) fn left(&self) -> Vec<Part> {
+        let progress = self.progress();
+        progress.later.difference(&progress.there).copied().collect()
+    }
+
+    /// Notes that a part has a record of its own, or has none any more.
+    pub(crate) fn note_record(&self, part: Part, has: bool) {
+        let later = &mut self.progress().later;
+        let _ = if has { later.insert(part) } else { later.remove(&part) };
     }
 
     /// Sets it through libvirt. What takes longer than [`AT_ONCE`] is done later; then an error is
@@ -213,11 +313,15 @@ impl VmKnob {
             return Err(why);
         }
         progress.on_its_way = true;
+        let mut known = self.known(before);
+        // What is not on record is not pinned.
+        let (told_of, later) = (&known.before.parts, &progress.later);
+        known.parts.retain(|part, _| told_of.contains_key(part) || later.contains(part));
         drop(progress);
         let (told, answer) = channel();
-        let way = OnItsWay(self.progress.clone());
+        let (way, proc) = (OnItsWay(self.progress.clone()), self.proc.clone());
         self.vm.worker.send(move |client| {
-            let talk = client.talk(|connection| tell(connection, &before, &to));
+            let talk = client.talk(|connection| known.tell(connection, &proc, &to));
             let done = talk.and_then(|done| done.map_err(|error| error.to_string()));
             way.arrive(&to, &done);
             // Nobody may be waiting any more.
@@ -264,16 +368,19 @@ mod tests {
         list.parse().unwrap()
     }
 
-    fn before(vcpus: &[&str], emulator: &str) -> Before {
-        Before {
+    fn known(vcpus: &[&str], emulator: &str) -> Known {
+        let vcpus = vcpus.iter().map(|list| cpus(list));
+        let mut parts: BTreeMap<Part, CpuSet> = (0..).map(Part::Vcpu).zip(vcpus).collect();
+        parts.insert(Part::Iothread(1), cpus("0-3"));
+        let before = Before {
             domain: Domain { name: "g1".into(), uuid: Uuid([1; 16]), id: Some(3) },
             pid: 41,
             start_ns: 7,
             bandwidth: Some((100_000, -1)),
-            vcpus: vcpus.iter().map(|list| cpus(list)).collect(),
+            parts: parts.clone(),
             emulator: cpus(emulator),
-            iothreads: vec![(1, cpus("0-3"))],
-        }
+        };
+        Known { before, parts }
     }
 
     fn thread(tid: u32, role: Role, list: &str) -> Thread {
@@ -291,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_set_stands_if_every_thread_runs_where_it_is_put() {
-        let before = before(&["0-3", "1"], "0-3");
+        let known = known(&["0-3", "1"], "0-3");
         let all = |first: &str, second: &str, main: &str| {
             vec![
                 thread(41, Role::Other, main),
@@ -311,18 +418,20 @@ mod tests {
             (all("2-3", "2", "2-3"), Some("2-3"), "2-3"),
         ] {
             let last = last.map(cpus);
-            assert_eq!(seen(&threads, &before, last.as_ref()), cpus(wanted), "{threads:?}");
+            assert_eq!(known.seen(&threads, last.as_ref()), cpus(wanted), "{threads:?}");
         }
         let moved = all("2", "2-3", "0-3");
-        assert_eq!(seen(&moved, &before, Some(&cpus("2"))), cpus("0-3"));
+        assert_eq!(known.seen(&moved, Some(&cpus("2"))), cpus("0-3"));
         let mut stray = all("2-3", "2-3", "2-3");
-        // Of the second I/O thread nothing was known when the machine was taken.
-        stray.push(thread(45, Role::Iothread(2), "1"));
-        assert_eq!(seen(&stray, &before, Some(&cpus("2-3"))), cpus("2-3"));
-        stray.push(thread(46, Role::Iothread(1), "0"));
-        assert_eq!(seen(&stray, &before, Some(&cpus("2-3"))), cpus("0,2-3"));
+        // A CPU and an I/O thread of which nothing was known when the machine was taken.
+        stray.push(thread(45, Role::Vcpu(2), "2"));
+        assert_eq!(known.seen(&stray, Some(&cpus("2-3"))), cpus("2-3"), "within is well enough");
+        stray.push(thread(46, Role::Iothread(2), "1"));
+        assert_eq!(known.seen(&stray, Some(&cpus("2-3"))), cpus("1-3"));
+        stray.push(thread(47, Role::Iothread(1), "0"));
+        assert_eq!(known.seen(&stray, Some(&cpus("2-3"))), cpus("0-3"));
         let one = [thread(43, Role::AllVcpus, "2")];
-        assert_eq!(seen(&one, &before, Some(&cpus("2-3"))), cpus("2-3"));
+        assert_eq!(known.seen(&one, Some(&cpus("2-3"))), cpus("2-3"));
     }
 
     #[test]

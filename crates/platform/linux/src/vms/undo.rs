@@ -1,11 +1,14 @@
 //! Taking back what was set of a machine through libvirt.
 
+use super::parts::{Part, is_there, parts_of};
 use super::worker::Client;
-use super::{Before, bandwidth, bandwidth_parameters, is_no_limit};
-use quell_libvirt::{Connection, Domain, LibvirtError};
+use super::{Before, bandwidth, bandwidth_parameters, is_no_limit, pins};
+use quell_libvirt::{Connection, Domain, LibvirtError, threads};
 use quell_topology::Machine;
 use quell_types::CpuSet;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What libvirt said of a machine before it was told anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +31,23 @@ pub(crate) enum Limits {
     Bandwidth { period_us: u64, quota_us: i64 },
     /// Where its CPUs, from number 0 on, its I/O threads and the rest of it may run.
     Pins { vcpus: Vec<CpuSet>, emulator: CpuSet, iothreads: Vec<(u32, CpuSet)> },
+    /// Where a part may run that came later.
+    Part { part: Part, cpus: CpuSet },
+}
+
+impl Limits {
+    /// Where its parts may run.
+    pub(crate) fn pins(before: &Before) -> Self {
+        let (mut vcpus, mut iothreads) = (Vec::new(), Vec::new());
+        // CPUs come first and without a hole.
+        for (part, cpus) in &before.parts {
+            match part {
+                Part::Vcpu(_) => vcpus.push(cpus.clone()),
+                Part::Iothread(number) => iothreads.push((*number, cpus.clone())),
+            }
+        }
+        Limits::Pins { vcpus, emulator: before.emulator.clone(), iothreads }
+    }
 }
 
 impl Snapshot {
@@ -47,6 +67,11 @@ impl Snapshot {
         serde_json::to_value(self).unwrap_or_default()
     }
 
+    fn from_json(json: &serde_json::Value) -> Result<Self, String> {
+        serde_json::from_value(json.clone())
+            .map_err(|error| format!("the record of a machine cannot be understood: {error}"))
+    }
+
     fn runs(&self, machine: &Machine) -> bool {
         let process = machine.process(self.pid);
         process.is_ok_and(|p| p.start_ns == self.start_ns && p.state != 'Z')
@@ -59,7 +84,11 @@ impl Snapshot {
         Ok(Some(domain).filter(|domain| domain.id == self.id))
     }
 
-    fn set(&self, connection: &mut Connection) -> Result<Result<(), String>, LibvirtError> {
+    fn set(
+        &self,
+        connection: &mut Connection,
+        proc: &Path,
+    ) -> Result<Result<(), String>, LibvirtError> {
         let Some(domain) = self.domain(connection)? else { return Ok(Ok(())) };
         let as_before = match &self.limits {
             Limits::Bandwidth { period_us, quota_us } => {
@@ -72,19 +101,41 @@ impl Snapshot {
                 now.is_some_and(same)
             }
             Limits::Pins { vcpus, emulator, iothreads } => {
-                for (number, cpus) in (0..).zip(vcpus) {
-                    connection.pin_vcpu(&domain, number, cpus)?;
-                }
-                for (number, cpus) in iothreads {
-                    connection.pin_iothread(&domain, *number, cpus)?;
-                }
+                let iothreads = iothreads.iter().map(|(n, cpus)| (Part::Iothread(*n), cpus));
+                let parts = (0..).map(Part::Vcpu).zip(vcpus).chain(iothreads).collect();
+                let pinned = self.pin(connection, (&domain, proc), parts)?;
                 connection.pin_emulator(&domain, emulator)?;
-                connection.vcpu_pins(&domain)? == *vcpus
-                    && connection.emulator_pin(&domain)? == *emulator
+                pinned && connection.emulator_pin(&domain)? == *emulator
+            }
+            Limits::Part { part, cpus } => {
+                self.pin(connection, (&domain, proc), [(*part, cpus)].into())?
             }
         };
         let other = || format!("machine {} reads otherwise after it was set back", self.name);
         Ok(if as_before { Ok(()) } else { Err(other()) })
+    }
+
+    /// Pins parts as they were; whether libvirt says so afterwards. One that has left owes nobody
+    /// anything, and a CPU that is not plugged in need not be pinned again where it is as it was.
+    fn pin(
+        &self,
+        connection: &mut Connection,
+        (domain, proc): (&Domain, &Path),
+        parts: BTreeMap<Part, &CpuSet>,
+    ) -> Result<bool, LibvirtError> {
+        let there = parts_of(&threads(proc, self.pid).unwrap_or_default());
+        let now = pins(connection, domain)?;
+        for (part, cpus) in &parts {
+            if now.get(part) != Some(*cpus) || there.contains(part) {
+                part.pin(connection, (domain, self.pid, proc), cpus)?;
+            }
+        }
+        let now = pins(connection, domain)?;
+        let as_before = |(part, cpus): (&Part, &&CpuSet)| match now.get(part) {
+            Some(now) => now == *cpus,
+            None => !is_there(*part, proc, self.pid),
+        };
+        Ok(parts.iter().all(as_before))
     }
 }
 
@@ -98,17 +149,22 @@ pub(crate) fn undo(
     machine: &Machine,
     snapshot: &serde_json::Value,
 ) -> Result<(), String> {
-    let snapshot: Snapshot = serde_json::from_value(snapshot.clone())
-        .map_err(|error| format!("the record of a machine cannot be understood: {error}"))?;
+    let snapshot = Snapshot::from_json(snapshot)?;
     if !snapshot.runs(machine) {
         return Ok(());
     }
-    match client.talk(|connection| snapshot.set(connection))? {
+    let proc = client.root().join("proc");
+    match client.talk(|connection| snapshot.set(connection, &proc))? {
         Ok(done) => done,
         // It went away while it was looked at.
         Err(error) if error.is_gone() => Ok(()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether what was set of a machine is owed to nobody any more: that start of it is over.
+pub(crate) fn is_moot(machine: &Machine, snapshot: &serde_json::Value) -> bool {
+    Snapshot::from_json(snapshot).is_ok_and(|snapshot| !snapshot.runs(machine))
 }
 
 #[cfg(test)]
@@ -124,7 +180,8 @@ mod tests {
     fn a_record_is_read_as_it_is_written() {
         let (vcpus, iothreads) = (vec![CpuSet::of(0)], vec![(1, CpuSet::of(2))]);
         let pins = Limits::Pins { vcpus, emulator: CpuSet::of(1), iothreads };
-        for limits in [Limits::Bandwidth { period_us: 100_000, quota_us: -1 }, pins] {
+        let part = Limits::Part { part: Part::Vcpu(2), cpus: CpuSet::of(1) };
+        for limits in [Limits::Bandwidth { period_us: 100_000, quota_us: -1 }, pins, part] {
             let snapshot = snapshot(limits);
             assert_eq!(serde_json::from_value::<Snapshot>(snapshot.to_json()).unwrap(), snapshot);
         }
@@ -158,8 +215,12 @@ mod tests {
         let same = Snapshot { start_ns, ..snapshot(limits.clone()) }.to_json();
         let error = undo(&mut client, &machine, &same).unwrap_err();
         assert!(error.contains("no libvirt here"), "{error}");
+        assert!(!is_moot(&machine, &same));
         // Another process has its number by now.
         let other = Snapshot { start_ns: start_ns + 1, ..snapshot(limits) }.to_json();
         assert_eq!(undo(&mut client, &machine, &other), Ok(()));
+        assert!(is_moot(&machine, &other));
+        let odd = serde_json::json!({ "name": "g1" });
+        assert!(!is_moot(&machine, &odd), "what nobody understands is told by the restore");
     }
 }

@@ -57,6 +57,11 @@ impl Client {
         Self { root: root.to_owned(), connection: None, failed: None }
     }
 
+    /// Below which its sockets lie, and where processes are told of.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Talks with libvirt: what came of the talk.
     ///
     /// # Errors

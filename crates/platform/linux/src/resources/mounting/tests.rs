@@ -11,6 +11,7 @@ use fuser::BackgroundSession;
 use quell_platform::MemoryStore;
 use quell_resctrl::Resctrl;
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// A machine on which resctrl can be mounted; none without /dev/fuse.
 struct Ground {
@@ -92,7 +93,13 @@ fn a_mount_in_use_is_told_and_taken_back_later() {
     assert!(report.failed[0].contains("end who uses it"), "{report:?}");
     assert!(ground.is_mounted());
     drop(open);
-    assert!(ground.restore().failed.is_empty() && !ground.is_mounted());
+    // A child of another test's has it too, between its fork and its program.
+    let begun = Instant::now();
+    while !ground.restore().failed.is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it stays in use");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(!ground.is_mounted());
 }
 
 #[test]
