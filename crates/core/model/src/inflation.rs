@@ -43,7 +43,7 @@ impl Default for InflationParams {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Side {
     seconds: f64,
-    cpu_s: f64,
+    pub(crate) cpu_s: f64,
     pub(crate) requests: u64,
     bytes: f64,
 }

@@ -178,6 +178,7 @@ mod tests {
                 variance: sd * sd,
                 doses_cpus: held.into_iter().map(|t| (t, CPUS)).collect(),
                 experiment: true,
+                void_frac: 0.0,
             });
         }
         (400, Vec::new())
@@ -215,6 +216,7 @@ mod tests {
                 variance: 1e-4,
                 doses_cpus: [(one.clone(), CPUS)].into(),
                 experiment: true,
+                void_frac: 0.0,
             });
         }
         let set = choose(&guilt, &candidates, 0.01, &ChooseParams::default());

@@ -1,6 +1,6 @@
 //! Weights of all hypotheses about who hurts one victim.
 
-use super::hypothesis::Hypothesis;
+use super::hypothesis::{Hypothesis, Seen};
 use super::normal::probability_below;
 use quell_types::{Tenant, Time};
 use std::collections::BTreeMap;
@@ -24,6 +24,9 @@ pub struct GuiltParams {
     pub outlier_frac: f64,
     /// How many times wider those scatter.
     pub outlier_ratio: f64,
+    /// Fewer CPUs than this that somebody lost by an experiment tell nothing of it: it does not count as
+    /// held. Else who sleeps in looks, and only moves together with harm, would soon have been held enough.
+    pub least_dose_cpus: f64,
     /// With more suspects than this two at once are not thought of.
     pub most_for_pairs: usize,
 }
@@ -39,6 +42,7 @@ impl Default for GuiltParams {
             memory_s: 300.0,
             outlier_frac: 0.05,
             outlier_ratio: 6.0,
+            least_dose_cpus: 0.01,
             most_for_pairs: 100,
         }
     }
@@ -57,6 +61,8 @@ pub struct Measurement {
     pub doses_cpus: BTreeMap<Tenant, f64>,
     /// Whether it was made on purpose: then it can name somebody.
     pub experiment: bool,
+    /// Probability that what it was made for was over by then, so that nobody could show in it.
+    pub void_frac: f64,
 }
 
 /// What is believed of one suspect.
@@ -193,12 +199,14 @@ impl Guilt {
         let innocent = params.innocent_sd * params.innocent_sd;
         let small: f64 = doses.iter().map(|dose| dose * dose * innocent).sum();
         let noise = measurement.variance + small + strangers * params.harm_sd * params.harm_sd;
+        let seen = Seen { ln: measurement.ln_slowdown, void_frac: measurement.void_frac };
         for hypothesis in &mut self.hypotheses {
-            hypothesis.measure(&doses, measurement.ln_slowdown, noise, params);
+            hypothesis.measure(&doses, seen, noise, params);
         }
         self.level();
         for (count, dose) in self.experiments.iter_mut().zip(&doses) {
-            *count = count.saturating_add(u32::from(measurement.experiment && *dose != 0.0));
+            let held = measurement.experiment && *dose >= self.params.least_dose_cpus;
+            *count = count.saturating_add(u32::from(held));
         }
     }
 
@@ -218,6 +226,18 @@ impl Guilt {
         let (harm, square) = (mean / scale, square / scale);
         let harm_sd = libm::sqrt((square - harm * harm).max(0.0));
         Some(Belief { guilt, harm, harm_sd, experiments: self.experiments[index] })
+    }
+
+    /// ln of how many times as likely all that was measured makes a suspect's guilt.
+    #[must_use]
+    pub fn evidence_ln(&self, suspect: &Tenant) -> f64 {
+        let Some(index) = self.index(suspect) else { return 0.0 };
+        let prior = |h: &Hypothesis| libm::exp(h.prior_ln);
+        let at_first: f64 = self.against(index).map(|place| prior(&self.hypotheses[place])).sum();
+        let all: f64 = self.hypotheses.iter().map(prior).sum();
+        let now: f64 = self.against(index).map(|place| self.weights[place]).sum();
+        let odds = |guilt: f64, all: f64| guilt / (all - guilt).max(f64::MIN_POSITIVE);
+        libm::log(odds(now, 1.0).max(f64::MIN_POSITIVE) / odds(at_first, all))
     }
 
     /// Probability that a suspect which uses so many CPUs slows the victim by more than this, in

@@ -5,6 +5,13 @@ use super::guilt::GuiltParams;
 /// Most suspects that are thought guilty at once.
 pub(super) const MOST_GUILTY: usize = 2;
 
+/// What was seen: ln of a slowdown, and the probability that nothing could show in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) ln: f64,
+    pub(super) void_frac: f64,
+}
+
 /// Nobody, one suspect or two.
 ///
 /// Invariant: members rise; the covariance is symmetric; entries past the members are not used.
@@ -80,22 +87,26 @@ impl Hypothesis {
 
     /// Takes in a measurement with this noise: weight by its likelihood, harm by a Kalman step.
     /// Some measurements go wrong (a burst of the host): they are thought to come from a wider
-    /// distribution, and so neither decide nor teach much.
-    pub(super) fn measure(&mut self, doses: &[f64], seen: f64, noise: f64, params: &GuiltParams) {
+    /// distribution, and so neither decide nor teach much. One that may have come too late is thought to
+    /// come from what shows nothing: that it does says little, and that something shows says as much as ever.
+    pub(super) fn measure(&mut self, doses: &[f64], seen: Seen, noise: f64, params: &GuiltParams) {
         let mut own = [0.0; MOST_GUILTY];
         for (dose, member) in own.iter_mut().zip(self.members()) {
             *dose = doses[*member];
         }
         let shared = self.covariance.map(|row| row[0] * own[0] + row[1] * own[1]);
         let known = own[0] * shared[0] + own[1] * shared[1];
-        let off = seen - self.foretell(doses);
+        let off = seen.ln - self.foretell(doses);
         let wide = noise * params.outlier_ratio * params.outlier_ratio;
         let usual = (1.0 - params.outlier_frac) * density(off, known + noise);
         let wild = params.outlier_frac * density(off, known + wide);
-        self.weight_ln += libm::log((usual + wild).max(f64::MIN_POSITIVE));
+        let shown = (1.0 - seen.void_frac) * (usual + wild);
+        let void = seen.void_frac * density(seen.ln, noise);
+        self.weight_ln += libm::log((shown + void).max(f64::MIN_POSITIVE));
+        let in_time = shown / (shown + void).max(f64::MIN_POSITIVE);
         let trust = usual / (usual + wild).max(f64::MIN_POSITIVE);
         let total = known + noise / (trust + (1.0 - trust) * noise / wide);
-        for (row, gain) in shared.iter().map(|s| s / total).enumerate() {
+        for (row, gain) in shared.iter().map(|s| in_time * s / total).enumerate() {
             self.mean[row] += gain * off;
             for (column, other) in shared.iter().enumerate() {
                 self.covariance[row][column] -= gain * other;

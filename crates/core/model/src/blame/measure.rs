@@ -121,6 +121,7 @@ impl Measurer {
             variance: self.variance(running.requests as f64, held.requests as f64),
             doses_cpus,
             experiment: true,
+            void_frac: 0.0,
         })
     }
 
@@ -157,6 +158,7 @@ impl Measurer {
             variance: chance + params.drift_sd * params.drift_sd,
             doses_cpus: now.cpus.iter().filter_map(more).collect(),
             experiment: false,
+            void_frac: 0.0,
         })
     }
 

@@ -43,7 +43,8 @@
 //! it tells who made any ([`Traps`]): that says whom to look at first, and names nobody either.
 //!
 //! A victim that is slow for moments only is looked at in these, by hypotheses of their own
-//! ([`Pulses`]): what is seen between them would acquit whoever makes them.
+//! ([`Pulses`]): what is seen between them would acquit whoever makes them. And what is seen in them
+//! stays out of the others, once moments are known.
 //!
 //! # Units
 //! Harm: ln per CPU. Doses: CPUs. Costs: seconds of CPU time per request; only ratios are used.
@@ -91,7 +92,7 @@ pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal, doses};
-pub use pulses::{Felt, PulseParams, Pulses};
+pub use pulses::{Felt, PulseParams, Pulses, When};
 pub use reported::{counts_much, report};
 pub use rivals::{Rival, parts, rivals, undecided};
 pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};

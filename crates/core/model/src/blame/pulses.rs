@@ -8,10 +8,16 @@
 //!
 //! # Idea
 //! The victim itself tells when to look: at once after a sample in which its requests cost much more
-//! CPU time than they usually do. What such looks show is weighed apart from all others, in a set of
+//! CPU time than they usually do, which is in the better heap of samples where they are slow for much of
+//! the time (`pulses/level.rs`). What such looks show is weighed apart from all others, in a set of
 //! hypotheses of its own ([`Guilt`]): it speaks of the victim's slow moments only, and what is seen
 //! between them does not speak against it. The sample that calls for a look is not part of it, so
 //! that chance in the one is no evidence in the other.
+//!
+//! A moment may be over when the look at it begins, and with one who pulses in step with the samples it
+//! often is. That nothing shows then acquits nobody. So the rest of the sample in which a look was made
+//! tells whether the moment went on (`pulses/when.rs`); where it did not, the look may as well have come
+//! too late: what shows in it counts as ever, that nothing shows counts little.
 //!
 //! A look in which the chips at its begin and its end, both with everybody at work, differ by more
 //! than chance has an edge of such a moment in it, and is void. A victim that is starved answers
@@ -22,35 +28,52 @@
 //! That costs nobody anything: who works when the victim is slow and rests when it is not writes a code
 //! of his own, as an experiment would. So each moment is one measurement besides, by what each group
 //! used at its height over what it uses else. It names nobody (what moves together need not cause
-//! each other), but tells whom to hold first.
+//! each other), but tells whom to hold first: all such measurements together are one word about each
+//! ([`Guilt::hear`]), which makes its guilt ten times as likely at most. Else who is in step with the
+//! culprit would be guilty after some dozen moments, whatever looks say of it.
+//!
+//! Slowness of more than two seconds is how the victim is now, and all looks speak of it, at first. But
+//! if it ends within some more, it was a moment, and the next ones may be twice as long.
 //!
 //! # Units
 //! ln of costs; CPUs; seconds.
 //!
 //! # Pseudo-code
 //! ```text
-//! each sample:   off = ln(cost) - median of the last 30 s
+//! each sample:   usual = median of the last 30 s, or of their lower heap if they fall into two
+//!                off = ln(cost) - usual
 //!                slow = off > least, and > 4 deviations (by the median of distances)
-//!                a moment = samples in a row that are slow; one of more than 2 s is none: the
+//!                longest = 2 s, or twice the longest slowness of late that ended within 12 s
+//!                a moment = samples in a row that are slow; a longer one is none: the
 //!                    victim is as it is now
-//!                its end: measure(highest off; CPUs then - usual CPUs), no experiment
-//! each trace:    if it began right after a slow sample and both ends of it are alike: measure
+//!                its end: hint(highest off; CPUs then - usual CPUs)
+//! each trace:    if it began right after a slow sample and both ends of it are alike: measure; it may
+//!                    have come too late if the rest of its sample is as usual
+//!                if it began after another one, and the rest of its sample is slow: it says nothing
+//!                else it speaks of the usual, and so do those in a moment that got too long
 //! to look again: right after a slow sample, by these hypotheses
 //! named:         as elsewhere, by these, with the CPUs of the moments; after two moments at least
 //! ```
 //!
 //! # Degradation
-//! A victim whose requests nobody counts has no such moments. One that is slow in most samples has
-//! none either: then that is usual, and everything else speaks of it.
+//! A victim whose requests nobody counts has no such moments. One that is slow in more than three of four
+//! samples has none either: then that is usual, and everything else speaks of it. Who pulses faster than
+//! samples come makes no moments: all samples are alike, and ordinary looks tell.
 //!
 //! Source: A-2, R-3; issue "Name the polluter and limit only it" (bursts).
 
+mod level;
+mod looks;
 mod told;
+mod when;
+
+pub use when::When;
 
 use super::guilt::{Guilt, GuiltParams, Measurement};
 use super::measure::{MeasureParams, Measurer, Signal};
-use crate::inflation::{InflationParams, Side, sides};
-use quell_types::{ExperimentTrace, Gap, Reading, Tenant, Time};
+use crate::inflation::InflationParams;
+use level::Level;
+use quell_types::{Tenant, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -67,8 +90,10 @@ pub struct PulseParams {
     pub fewest_samples: usize,
     /// Requests that a sample must have to tell anything.
     pub fewest_requests: f64,
-    /// The longest moment in seconds.
+    /// The longest moment in seconds, as long as none was longer.
     pub longest_s: f64,
+    /// Slowness that ends within so many seconds makes moments twice as long ones.
+    pub longest_ever_s: f64,
     /// A look belongs to a moment if it begins within so many seconds of a slow sample's end.
     pub promptly_s: f64,
     /// Both ends of a look are alike if their costs are no further apart than this, in ln, or ...
@@ -91,6 +116,7 @@ impl Default for PulseParams {
             fewest_samples: 8,
             fewest_requests: 20.0,
             longest_s: 2.0,
+            longest_ever_s: 12.0,
             promptly_s: 0.15,
             alike_ln: 0.25,
             alike_sd: 3.0,
@@ -108,8 +134,9 @@ const MEMORY: Duration = Duration::from_secs(600);
 const SLOW_ENDS: usize = 8;
 /// Weight of a sample, or of a moment, in what a group uses.
 const FRESH: f64 = 0.3;
-/// From the median of distances to the standard deviation of a normal distribution.
-const MEDIAN_TO_SD: f64 = 1.4826;
+/// What moves together makes guilt at most ten times as likely, in ln; and less than this is nothing.
+const MOST_HINT_LN: f64 = core::f64::consts::LN_10;
+const LEAST_HINT_LN: f64 = 0.05;
 /// Rates that are further apart than this are not compared at all.
 const MOST_RATE_RATIO: f64 = 10.0;
 
@@ -122,6 +149,8 @@ pub struct Felt {
     pub cost_s: f64,
     /// Requests in it.
     pub requests: f64,
+    /// How long it is, in seconds.
+    pub interval_s: f64,
 }
 
 /// A moment that is not over yet.
@@ -139,15 +168,20 @@ pub struct Pulses {
     params: PulseParams,
     victim: Tenant,
     guilt: Guilt,
+    /// What moved together in moments, by itself: it only tells whom to hold first.
+    hints: Guilt,
+    /// Others' word.
+    said: BTreeMap<Tenant, f64>,
     measurer: Measurer,
     drift_variance: f64,
-    /// ln of the cost in the last samples.
-    costs: VecDeque<f64>,
+    level: Level,
     open: Option<Open>,
     /// When the last slow sample ended; none once its moment is too long.
     slow_at: Option<Time>,
     /// Ends of the last slow samples: a look may end some samples after the one in which it began.
     slow_ends: VecDeque<Time>,
+    /// When slowness ended of late, and how long it had lasted, in seconds.
+    lasted: VecDeque<(Time, f64)>,
     begun: VecDeque<Time>,
     /// CPUs of each group else, and at the height of a moment.
     usual: BTreeMap<Tenant, f64>,
@@ -164,13 +198,16 @@ impl Pulses {
         Self {
             params,
             guilt: Guilt::new(GuiltParams::default()),
+            hints: Guilt::new(GuiltParams::default()),
+            said: BTreeMap::new(),
             measurer: Measurer::new(victim.clone(), Signal::Work, measures),
             victim,
             drift_variance: measures.drift_sd * measures.drift_sd,
-            costs: VecDeque::new(),
+            level: Level::default(),
             open: None,
             slow_at: None,
             slow_ends: VecDeque::new(),
+            lasted: VecDeque::new(),
             begun: VecDeque::new(),
             usual: BTreeMap::new(),
             height: BTreeMap::new(),
@@ -180,6 +217,7 @@ impl Pulses {
     /// From now on these are the suspects.
     pub fn keep(&mut self, suspects: &[Tenant]) {
         self.guilt.keep(suspects);
+        self.hints.keep(suspects);
         self.usual.retain(|tenant, _| suspects.contains(tenant));
         self.height.retain(|tenant, _| suspects.contains(tenant));
     }
@@ -187,21 +225,40 @@ impl Pulses {
     /// Begins anew with one of them.
     pub fn forget(&mut self, suspect: &Tenant) {
         self.guilt.forget(suspect);
+        self.hints.forget(suspect);
+        self.listen();
         self.height.remove(suspect);
     }
 
     /// Others' word about suspects, as [`Guilt::hear`] takes it.
     pub fn hear(&mut self, hearsay_ln: &BTreeMap<Tenant, f64>) {
-        self.guilt.hear(hearsay_ln);
+        if self.said != *hearsay_ln {
+            self.said.clone_from(hearsay_ln);
+            self.listen();
+        }
+    }
+
+    /// Hears others' word and what moved together in moments, which is no more than a word either.
+    fn listen(&mut self) {
+        let mut all = self.said.clone();
+        for suspect in self.hints.suspects() {
+            let hint_ln = self.hints.evidence_ln(suspect).clamp(0.0, MOST_HINT_LN);
+            if hint_ln >= LEAST_HINT_LN {
+                *all.entry(suspect.clone()).or_default() += hint_ln;
+            }
+        }
+        self.guilt.hear(&all);
     }
 
     /// Time passes, whether requests come or not: what is old counts less, and a moment whose end
     /// nobody saw is none.
     pub fn fade(&mut self, now: Time) {
         self.guilt.fade(now);
+        self.hints.fade(now);
         self.begun.retain(|then| now.since(*then) <= MEMORY);
-        let longest = Duration::from_secs_f64(self.params.longest_s);
-        if self.slow_at.is_some_and(|end| now.since(end) > longest) {
+        self.lasted.retain(|(then, _)| now.since(*then) <= MEMORY);
+        let unseen = Duration::from_secs_f64(self.params.longest_s);
+        if self.slow_at.is_some_and(|end| now.since(end) > unseen) {
             (self.slow_at, self.open) = (None, None);
         }
     }
@@ -213,25 +270,24 @@ impl Pulses {
             return;
         }
         let ln_cost = libm::log(felt.cost_s);
-        match self.off(ln_cost) {
+        match self.level.off(ln_cost, &self.params) {
             Some(height_ln) => self.rise(felt, height_ln, cpus),
             None => self.calm(felt.time, cpus),
         }
-        self.costs.push_back(ln_cost);
-        if self.costs.len() > self.params.usual_samples {
-            self.costs.pop_front();
-        }
+        self.level.add(ln_cost, &self.params);
     }
 
-    /// By how much a sample costs more than usual, in ln, if that makes it a slow one.
-    fn off(&self, ln_cost: f64) -> Option<f64> {
-        if self.costs.len() < self.params.fewest_samples {
-            return None;
-        }
-        let usual = median(self.costs.iter().copied())?;
-        let distance = median(self.costs.iter().map(|cost| (cost - usual).abs()))?;
-        let least = self.params.least_ln.max(self.params.least_sd * MEDIAN_TO_SD * distance);
-        Some(ln_cost - usual).filter(|off| *off > least)
+    /// The longest moment in seconds. Who was slow for longer of late, and then no more, has moments as
+    /// long.
+    fn longest_s(&self) -> f64 {
+        let lasted = self.lasted.iter().map(|(_, lasted_s)| 2.0 * lasted_s);
+        lasted.fold(self.params.longest_s, f64::max)
+    }
+
+    /// Whether it has been slow for so long that this is how it is now.
+    #[must_use]
+    pub fn is_overlong(&self) -> bool {
+        self.open.is_some() && self.slow_at.is_none()
     }
 
     fn rise(&mut self, felt: Felt, height_ln: f64, cpus: &BTreeMap<Tenant, f64>) {
@@ -242,7 +298,8 @@ impl Pulses {
             *open = Open { since: open.since, ..now() };
         }
         let lasts_s = felt.time.since(open.since).as_secs_f64();
-        self.slow_at = (lasts_s < self.params.longest_s).then_some(felt.time);
+        let longest_s = self.longest_s();
+        self.slow_at = (lasts_s < longest_s).then_some(felt.time);
         self.slow_ends.extend(self.slow_at);
         if self.slow_ends.len() > SLOW_ENDS {
             self.slow_ends.pop_front();
@@ -251,10 +308,17 @@ impl Pulses {
 
     fn calm(&mut self, now: Time, cpus: &BTreeMap<Tenant, f64>) {
         let last = self.slow_at.take();
-        if let Some(open) = self.open.take()
-            && last.is_some()
-        {
-            self.close(now, open);
+        if let Some(open) = self.open.take() {
+            let lasted_s = now.since(open.since).as_secs_f64();
+            if lasted_s <= self.params.longest_ever_s {
+                self.lasted.push_back((now, lasted_s));
+            }
+            if self.lasted.len() > REMEMBERED {
+                self.lasted.pop_front();
+            }
+            if last.is_some() {
+                self.close(now, open);
+            }
         }
         mix(&mut self.usual, cpus);
     }
@@ -269,13 +333,15 @@ impl Pulses {
             let usual = self.usual.get(tenant).copied().unwrap_or(0.0);
             (tenant.clone(), cpus - usual)
         };
-        self.guilt.measure(&Measurement {
+        self.hints.measure(&Measurement {
             time: now,
             ln_slowdown: open.height_ln,
             variance: self.measurer.variance(open.requests, f64::INFINITY) + self.drift_variance,
             doses_cpus: open.cpus.iter().map(more).collect(),
             experiment: false,
+            void_frac: 0.0,
         });
+        self.listen();
         mix(&mut self.height, &open.cpus);
     }
 
@@ -302,56 +368,6 @@ impl Pulses {
     pub fn variance(&self, requests: f64) -> f64 {
         self.measurer.variance(requests, requests)
     }
-
-    /// Learns from a look, before the sample that it came with is felt.
-    ///
-    /// # Errors
-    /// A gap that says why it tells nothing of slow moments.
-    pub fn take(&mut self, trace: &ExperimentTrace) -> Reading<()> {
-        let measurement = self.measured(trace)?;
-        self.guilt.measure(&measurement);
-        Ok(())
-    }
-
-    fn measured(&mut self, trace: &ExperimentTrace) -> Reading<Measurement> {
-        let (running, held) = sides(&self.victim, trace)?;
-        if !self.is_prompt(trace) {
-            return Err(Gap::not_yet("the victim was not slow when it began"));
-        }
-        if !self.is_alike(trace)? {
-            return Err(Gap::Ambiguous("a slow moment began or ended in it".into()));
-        }
-        let mut measurement = self.measurer.trace(trace)?;
-        let rates = libm::log(held.rate() / running.rate().max(f64::MIN_POSITIVE));
-        let doubt = self.params.rate_elasticity * rates;
-        measurement.variance += doubt * doubt;
-        Ok(measurement)
-    }
-
-    fn is_prompt(&self, trace: &ExperimentTrace) -> bool {
-        let Some(first) = trace.chips.first() else { return false };
-        let promptly = Duration::from_secs_f64(self.params.promptly_s);
-        let after = |end: &Time| first.from >= *end && first.from.since(*end) <= promptly;
-        self.slow_ends.iter().any(after)
-    }
-
-    /// Whether the first and the last chip in which everybody ran cost the same, but for chance.
-    fn is_alike(&self, trace: &ExperimentTrace) -> Reading<bool> {
-        let mut running = trace.chips.iter().filter(|chip| chip.running);
-        let ends = [running.next(), running.next_back()];
-        let [Some(first), Some(last)] = ends else {
-            return Err(Gap::not_yet("it has no two ends with everybody at work"));
-        };
-        let [first, last] = [Side::of(&self.victim, first)?, Side::of(&self.victim, last)?];
-        let fewest = first.requests.min(last.requests);
-        if fewest == 0 {
-            return Err(Gap::not_yet("no request at one end"));
-        }
-        let apart = libm::log(first.cpu_per_request() / last.cpu_per_request()).abs();
-        let chance = self.measurer.variance(first.requests as f64, last.requests as f64);
-        let most = self.params.alike_ln.max(self.params.alike_sd * libm::sqrt(chance));
-        Ok(apart <= most)
-    }
 }
 
 /// What is seen now has its weight in what was seen before.
@@ -360,12 +376,6 @@ fn mix(old: &mut BTreeMap<Tenant, f64>, new: &BTreeMap<Tenant, f64>) {
         let known = old.entry(tenant.clone()).or_insert(*value);
         *known += FRESH * (value - *known);
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut all: Vec<f64> = values.collect();
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied()
 }
 
 #[cfg(test)]

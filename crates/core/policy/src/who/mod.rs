@@ -191,7 +191,7 @@ impl Who {
             victim.hear(self.traps.weights_ln());
             victim.wait_for_looks(patient);
             victim.see(seen, service, &held);
-            seen.experiments.iter().for_each(|trace| victim.take(trace));
+            seen.experiments.iter().for_each(|trace| victim.take(trace, seen, service));
             victim.feel(seen, service, &cpus);
             // Another law's looks are known of when they end.
             if self.playing.is_some() || !seen.experiments.is_empty() {

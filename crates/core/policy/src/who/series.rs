@@ -63,6 +63,7 @@ impl Series {
                 variance: held.relief.1,
                 doses_cpus: doses(trace),
                 experiment: true,
+                void_frac: 0.0,
             });
         }
     }

@@ -3,7 +3,7 @@
 use quell_model::blame::{
     Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Demand, Evidence, Felt, Finding,
     FindingParams, Guilt, GuiltParams, MeasureParams, Measurer, PulseParams, Pulses, Rival, Signal,
-    VictimSigns, Waiting, WaitingParams, choose, judge, parts, rivals, undecided,
+    VictimSigns, Waiting, WaitingParams, When, choose, judge, parts, rivals, undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,8 @@ pub(super) struct Victim {
     work: Witness,
     latency: Witness,
     pulses: Pulses,
+    /// Looks in the moment that is not over yet: should it be too long for one, they speak of what is usual.
+    in_moment: Vec<ExperimentTrace>,
     cpi2: Cpi2,
     waiting: Waiting,
     params: FindingParams,
@@ -75,6 +77,7 @@ impl Victim {
             work: Witness::new(name, Signal::Work),
             latency: Witness::new(name, Signal::Latency),
             pulses: Pulses::new(name.clone(), PulseParams::default()),
+            in_moment: Vec::new(),
             cpi2: Cpi2::new(Cpi2Params::default()),
             waiting: Waiting::new(WaitingParams::default()),
             params: FindingParams::default(),
@@ -106,12 +109,42 @@ impl Victim {
         self.pulses.hear(hearsay_ln);
     }
 
-    /// Learns from a look.
-    pub(super) fn take(&mut self, trace: &ExperimentTrace) {
-        self.work.take(trace);
+    /// Learns from a look that came with this sample. What is seen in a slow moment speaks of these only,
+    /// and what is seen between them of the rest: else who was held in the ones with somebody else, and the
+    /// other alone between them, would make that one guilty.
+    pub(super) fn take(
+        &mut self,
+        trace: &ExperimentTrace,
+        seen: &Observation,
+        service: &ServiceObservation,
+    ) {
         self.latency.take(trace);
-        // Most looks say nothing of slow moments.
-        let _ = self.pulses.take(trace);
+        match self.pulses.when(trace, self.felt(seen, service).as_ref()) {
+            When::Usual => self.work.take(trace),
+            When::Moment(over_frac) => {
+                // It may be void.
+                let _ = self.pulses.take(trace, over_frac);
+                if self.pulses.count() > 0 {
+                    self.in_moment.push(trace.clone());
+                } else {
+                    // It may as well be the begin of how it is from now on.
+                    self.work.take(trace);
+                }
+            }
+            When::Edge => {}
+        }
+    }
+
+    /// What it is like in this sample.
+    fn felt(&self, seen: &Observation, service: &ServiceObservation) -> Option<Felt> {
+        let qps = self.requests_per_s?;
+        let used = service.cpu.as_ref().ok()?;
+        Some(Felt {
+            time: seen.time,
+            cost_s: used.0 / qps,
+            requests: qps * seen.interval_s,
+            interval_s: seen.interval_s,
+        })
     }
 
     /// Feels whether it is slow for a moment, after the looks that came with this sample.
@@ -121,9 +154,14 @@ impl Victim {
         service: &ServiceObservation,
         cpus: &BTreeMap<Tenant, f64>,
     ) {
-        if let (Some(qps), Ok(used)) = (self.requests_per_s, &service.cpu) {
-            let requests = qps * seen.interval_s;
-            self.pulses.feel(Felt { time: seen.time, cost_s: used.0 / qps, requests }, cpus);
+        if let Some(felt) = self.felt(seen, service) {
+            self.pulses.feel(felt, cpus);
+        }
+        if self.pulses.is_overlong() {
+            let looks = std::mem::take(&mut self.in_moment);
+            looks.iter().for_each(|trace| self.work.take(trace));
+        } else if !self.pulses.is_slow() {
+            self.in_moment.clear();
         }
     }
 

@@ -14,6 +14,7 @@ fn measured(held: &str, ln_slowdown: f64, at_s: u64) -> Measurement {
         variance: 0.02 * 0.02,
         doses_cpus: tenants(held).into_iter().map(|t| (t, 0.5)).collect(),
         experiment: true,
+        void_frac: 0.0,
     }
 }
 
@@ -145,4 +146,38 @@ fn every_hypothesis_is_found_where_it_lies() {
             assert_eq!(guilt.against(suspect).collect::<Vec<_>>(), wanted, "{count}: {suspect}");
         }
     }
+}
+
+/// One who sleeps in every look and works whenever the victim is slow for another's sake.
+#[test]
+fn looks_in_which_somebody_slept_are_no_experiments_on_it() {
+    let mut guilt = among("a b");
+    for second in 0..20 {
+        let together = Measurement { experiment: false, ..measured("a", 0.4, 2 * second) };
+        guilt.measure(&together);
+        let mut asleep = measured("a", 0.0, 2 * second + 1);
+        asleep.doses_cpus.insert("a".into(), 1e-4);
+        guilt.measure(&asleep);
+    }
+    assert!(of(&guilt, "a").guilt > 0.99, "it moves together with the harm");
+    assert_eq!(of(&guilt, "a").experiments, 0);
+    guilt.measure(&measured("a", 0.4, 50));
+    assert_eq!(of(&guilt, "a").experiments, 1);
+}
+
+#[test]
+fn a_look_that_may_have_come_too_late_acquits_little_and_shows_as_much() {
+    let after = |seen: f64, void_frac: f64| {
+        let mut guilt = among("a b");
+        (0..3).for_each(|second| {
+            guilt.measure(&Measurement { void_frac, ..measured("a", seen, second) });
+        });
+        (of(&guilt, "a").guilt, guilt.evidence_ln(&"a".into()))
+    };
+    let [(innocent, against), (doubtful, little)] = [after(0.0, 0.0), after(0.0, 0.5)];
+    assert!(innocent < doubtful && against < little && little < 0.0, "{against} {little}");
+    assert!(little > -2.1, "half as likely with each of the three, or more: {little}");
+    let [(guilty, _), (as_guilty, _)] = [after(0.4, 0.0), after(0.4, 0.5)];
+    assert!(guilty > 0.99 && as_guilty > 0.99, "{guilty} {as_guilty}");
+    assert!(among("a b").evidence_ln(&"a".into()).abs() < 1e-9);
 }

@@ -20,6 +20,7 @@ fn after(looks: &[(&str, f64)]) -> Guilt {
             variance: 0.02 * 0.02,
             doses_cpus: [((*held).into(), 0.5)].into(),
             experiment: true,
+            void_frac: 0.0,
         });
     }
     guilt

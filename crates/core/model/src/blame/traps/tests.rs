@@ -30,6 +30,7 @@ fn after(suspects: &[&str], traps: &Traps, looks: &[(&str, f64)], sd: f64) -> Gu
             variance: sd * sd,
             doses_cpus: [((*held).into(), CPUS)].into(),
             experiment: true,
+            void_frac: 0.0,
         });
     }
     guilt
