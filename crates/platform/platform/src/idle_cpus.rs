@@ -29,7 +29,11 @@ impl IdleCpus {
         if self.seen.as_ref().is_some_and(|(then, _)| now.since(*then) < LEAST) {
             return;
         }
-        self.before = self.seen.replace((now, busy_ns.into_iter().collect()));
+        // The oldest look gives its room to the newest.
+        let mut busy = self.before.take().map_or_else(Vec::new, |(_, busy)| busy);
+        busy.clear();
+        busy.extend(busy_ns);
+        self.before = self.seen.replace((now, busy));
     }
 
     /// The share of the last interval for which each CPU was busy; empty before there was one.

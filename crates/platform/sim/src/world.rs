@@ -21,6 +21,7 @@ mod progress;
 mod quota;
 mod sched;
 mod service;
+mod span;
 mod steal;
 mod tick;
 
@@ -29,6 +30,7 @@ use cost::Cell;
 pub(crate) use group::{Group, Quota};
 pub(crate) use heat::Warmth;
 pub(crate) use service::Service;
+use span::{span_of, whole_ns};
 
 use crate::machine::{Machine, Shape};
 use crate::mask::Mask;
@@ -41,24 +43,6 @@ use crate::workload::Program;
 
 /// A moment that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
-
-/// Longer than any span that is looked at, and below where signed numbers end.
-const ENDLESS: f64 = 9e18;
-
-/// Whole nanoseconds that cover a span of at least 0; [`NEVER`] for one without end.
-fn whole_ns(span: f64) -> u64 {
-    if span >= ENDLESS {
-        return NEVER;
-    }
-    // Processors convert signed numbers in one step.
-    let whole = span as i64;
-    (whole + i64::from((whole as f64) < span)) as u64
-}
-
-/// A span of nanoseconds, below [`ENDLESS`].
-fn span_of(ns: u64) -> f64 {
-    ns as i64 as f64
-}
 
 /// What ran on a socket since the last tick.
 #[derive(Clone, Copy, Debug, Default)]

@@ -123,11 +123,10 @@ impl CacheState {
             .collect::<Vec<_>>()
             .into_iter();
         for way in 0..self.ways {
-            let allowed: Vec<bool> = self.holders.iter().map(|h| h.mask >> way & 1 == 1).collect();
-            if self.regions.last().is_none_or(|last| last.allowed != allowed) {
+            if way == 0 || self.differ(way - 1, way) {
                 self.regions.push(Region {
                     bytes: 0.0,
-                    allowed,
+                    allowed: self.holders.iter().map(|h| h.mask >> way & 1 == 1).collect(),
                     held: vec![0.0; holders],
                     grown: vec![0.0; holders],
                 });
@@ -141,6 +140,11 @@ impl CacheState {
             }
         }
         self.count_rooms();
+    }
+
+    /// Whether somebody may fill one of two ways and not the other.
+    fn differ(&self, one: u32, other: u32) -> bool {
+        self.holders.iter().any(|holder| (holder.mask >> one ^ holder.mask >> other) & 1 == 1)
     }
 
     /// How much each holder may fill, and in how many regions.

@@ -121,6 +121,7 @@ impl Body {
             }
             if self.sensors.next() <= self.world.now {
                 self.world.settle_all();
+                self.world.settle_heat();
                 self.sensors.take(&self.world);
             }
             self.step_player();

@@ -137,7 +137,7 @@ impl Sensors {
             last.copied().unwrap_or(0.0) + added * factor
         };
         // Most CPUs make none.
-        now.bus_locks.extend(before.iter().flat_map(|before| &before.bus_locks));
+        now.bus_locks.extend_from_slice(before.map_or(&[][..], |before| &before.bus_locks));
         now.bus_locks.resize(world.cpus.len(), 0.0);
         let cpus = world.cpus.iter().zip(&mut self.seen_locks).zip(&mut now.bus_locks);
         for ((cpu, seen), locks) in cpus.filter(|((cpu, seen), _)| cpu.bus_locks > **seen) {

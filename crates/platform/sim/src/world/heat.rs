@@ -1,23 +1,29 @@
 //! Temperatures of cores apart (S-8).
+//!
+//! Nothing in the machine hangs on them, so they are worked out when sensors look, not at every
+//! tick: each core's part follows the mean power of the time between two looks, exactly.
 
-use super::World;
+use super::{World, span_of};
 use crate::machine::Power;
 use crate::mask::Mask;
 
 /// What each CPU's thread adds to the heat of its core.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
-    /// By CPU: power units times nanoseconds since the last tick, none at its begin.
+    /// By CPU: power units times nanoseconds since the last look.
     made: Vec<f64>,
     /// CPUs that made any since then.
     makers: Mask,
     /// By CPU: power of its thread alone, smoothed over the time constant of heat, in watts.
     warmth_w: Vec<f64>,
+    /// When they were looked at last.
+    looked: u64,
 }
 
 impl Heat {
     pub(super) fn new(cpus: usize) -> Self {
-        Self { made: vec![0.0; cpus], makers: Mask::default(), warmth_w: vec![0.0; cpus] }
+        let (made, warmth_w) = (vec![0.0; cpus], vec![0.0; cpus]);
+        Self { made, makers: Mask::default(), warmth_w, looked: 0 }
     }
 
     /// A CPU ran: power units times nanoseconds.
@@ -26,10 +32,13 @@ impl Heat {
         self.makers.insert(cpu);
     }
 
-    /// Lets each CPU's part of its core's heat follow what it did since the last tick.
-    pub(super) fn settle(&mut self, span_ns: f64, power: &Power) {
-        let seconds = span_ns / 1e9;
-        let part = seconds / (seconds + power.time_constant_s);
+    /// Lets each CPU's part of its core's heat follow what it did since the last look.
+    fn settle(&mut self, now: u64, power: &Power) {
+        let span_ns = span_of(now - std::mem::replace(&mut self.looked, now));
+        if span_ns <= 0.0 {
+            return;
+        }
+        let part = -libm::expm1(-span_ns / 1e9 / power.time_constant_s);
         let makers = std::mem::take(&mut self.makers);
         for cpu in makers.iter() {
             let (made, warmth_w) = (&mut self.made[cpu], self.warmth_w[cpu]);
@@ -53,7 +62,14 @@ pub(crate) struct Warmth {
 }
 
 impl World {
-    /// As it is now.
+    /// Accounts what warmed cores up to now.
+    pub(crate) fn settle_heat(&mut self) {
+        if self.machine.power_sensor {
+            self.heat.settle(self.now, &self.machine.power);
+        }
+    }
+
+    /// As it was when heat was accounted last.
     pub(crate) fn warmth(&self) -> Warmth {
         let sockets = self.sockets.iter().map(|socket| socket.celsius).collect();
         Warmth { sockets, threads_w: self.heat.warmth_w.clone() }

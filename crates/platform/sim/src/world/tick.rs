@@ -168,9 +168,6 @@ impl World {
                 moved = 1.0;
             }
         }
-        if self.machine.power_sensor {
-            self.heat.settle(span_ns, &self.machine.power);
-        }
         moved
     }
 
