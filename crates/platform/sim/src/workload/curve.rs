@@ -55,9 +55,11 @@ impl MissCurve {
             return Self { swept: self.swept, ..Self::flat(apki) };
         }
         let lines = |i: u32| last + (first - last) * f64::from(i) / f64::from(POINTS - 1);
+        // Of an array that hardly overflows any set, so little misses that it would only be noise.
+        let heard = |missed: f64| if missed < 1e-3 { 0.0 } else { missed };
         let point = |i: u32| {
             let (held, missed) = in_sets(lines(i), cache.ways);
-            (bytes * held, if i == 0 { apki } else { apki * missed })
+            (bytes * held, if i == 0 { apki } else { apki * heard(missed) })
         };
         Self { points: (0..POINTS).map(point).collect(), swept: self.swept }
     }
