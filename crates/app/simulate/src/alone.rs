@@ -32,6 +32,7 @@ fn quiet(stage: &Stage, seconds: u64) -> Stage {
         warm: Duration::from_secs(2),
         span: Duration::from_secs(seconds),
         window: Duration::from_secs(seconds),
+        ..stage.timing
     };
     Stage { law: ChosenLaw::none(), events: Vec::new(), timing, ..stage.clone() }
 }

@@ -64,6 +64,7 @@ fn what_does_not_fit_comes_with_what_was_expected() {
         ("run 5s after 2s", "run 5s after", "the line ends too early; expected a time"),
         ("run 5s after 2s", "run 5s after 2s window 9s", "shorter than its window"),
         ("run 5s after 2s", "run 500ms after 2s", "whole seconds"),
+        ("run 5s after 2s", "run 5s after 2s exactly", "unknown word `exactly`"),
         ("  cores 4", "  cores none", "expected a whole number"),
         ("  cores 4", "  cores 4 5", "expected the end of the line"),
         ("  load $load", "  load much", "a share such as 0.4"),

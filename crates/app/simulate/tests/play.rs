@@ -44,6 +44,14 @@ fn a_scenario_is_repeated_to_the_byte_and_a_seed_changes_it() {
     assert_ne!(first.0, once(4, 1).0);
 }
 
+#[test]
+fn every_tick_is_looked_at_where_a_run_is_exact() {
+    let options = || Options { jobs: 2, keep_journals: true, ..Options::default() };
+    let exact = play(&GUARDED.replace("run 10s after 5s", "run 10s after 5s exact"), &options());
+    assert_eq!(exact.report.status, Status::Passed);
+    assert_ne!(exact.report.digest, play(GUARDED, &options()).report.digest, "it is another path");
+}
+
 /// Digests of the decision journals of all laws. They change with the simulator and with any law;
 /// when that is meant, replace the file by what the failing test prints.
 #[test]

@@ -28,12 +28,14 @@ pub(crate) struct Timing {
     pub(crate) span: Duration,
     /// On which objectives are judged.
     pub(crate) window: Duration,
+    /// Whether every tick is looked at: none is stretched where little changes.
+    pub(crate) exact: bool,
 }
 
 impl Default for Timing {
     fn default() -> Self {
         let s = Duration::from_secs;
-        Self { warm: s(10), span: s(30), window: s(1) }
+        Self { warm: s(10), span: s(30), window: s(1), exact: false }
     }
 }
 
@@ -106,6 +108,7 @@ pub(crate) fn stage(
     }
     if let Some(statement) = of("run").next_back() {
         stage.timing = errors.keep(read_timing(statement)).unwrap_or_default();
+        stage.scene.stretch = !stage.timing.exact;
     }
     for statement in of("at") {
         let event = errors.keep(event::read(statement, &stage, &programs));
@@ -201,11 +204,12 @@ fn read_timing(statement: &Statement) -> Result<Timing, ScenarioError> {
     timing.span = duration(word)?;
     while let Some(key) = words.peek() {
         words.next("a word")?;
-        let value = duration(words.next("a time, as 10s")?)?;
+        let mut time = || duration(words.next("a time, as 10s")?);
         match key.text.as_str() {
-            "after" => timing.warm = value,
-            "window" => timing.window = value,
-            _ => return Err(unknown(key, "word", ["after", "window"])),
+            "after" => timing.warm = time()?,
+            "window" => timing.window = time()?,
+            "exact" => timing.exact = true,
+            _ => return Err(unknown(key, "word", ["after", "window", "exact"])),
         }
     }
     let whole = |span: Duration| span.subsec_nanos() == 0;
