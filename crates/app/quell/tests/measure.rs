@@ -54,7 +54,7 @@ fn bad_input_says_what_and_why() {
         (&["matrix", "search", "--rate", "100"], 2, "--rate"),
         (&["tune", "--slo-ms", "5", "--", "true"], 2, "--slo-ms"),
         (&["matrix", "mail", "--peak", "100"], 2, "search, store or redis"),
-        (&["matrix", "search", "--peak", "-1"], 2, ""),
+        (&["matrix", "search", "--peak", "-1"], 1, "--peak -1: give a rate"),
         (&["tune"], 2, "COMMAND"),
     ] {
         let (_, error, exit) = quell(args);

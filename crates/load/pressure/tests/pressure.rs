@@ -78,7 +78,7 @@ fn every_kernel_reports_its_work_in_its_unit() {
             Resource::NetworkBandwidth => (Unit::Bytes, 1),
             Resource::LlcCapacity | Resource::L2Capacity => (Unit::Accesses, 2048),
             Resource::L1Data => (Unit::Accesses, 2048),
-            Resource::L1Instruction => (Unit::Accesses, 480),
+            Resource::L1Instruction => (Unit::Accesses, 448),
             Resource::Tlb | Resource::Prefetcher => (Unit::Accesses, 1024),
             Resource::MemoryCapacity => (Unit::Accesses, 32),
             Resource::StorageCapacity => (Unit::Bytes, 64 << 10),
@@ -138,7 +138,7 @@ fn the_footprint_of_a_capacity_kernel_is_its_intensity() {
         (Resource::L2Capacity, 1 << 20),
         (Resource::L1Data, 32 << 10),
         // Less what runs besides.
-        (Resource::L1Instruction, 30 << 10),
+        (Resource::L1Instruction, 28 << 10),
         (Resource::Tlb, 1056 * 4096),
     ] {
         let mut options = options(resource);
