@@ -29,6 +29,10 @@
 //!
 //! The culprit is moved into one of two slots at the ends of the cache. Where the channels are
 //! full, those above their share of traffic have their rate halved. Both are taken back in steps.
+//! As published that share is an even part for each CPU of the socket, so that beside two polluters
+//! on a socket that is half idle their victim is above it, and was throttled with them. By default
+//! it is a tenth over the mean of those who use the channels: several that want the same are rivals
+//! here too, and who has them to itself harms nobody.
 //!
 //! # Units
 //! Occupancy in bytes; traffic in gigabytes per second for a socket (A-37 (4)); rates in percent.
@@ -39,16 +43,18 @@
 //! each 5 s and socket with two tenants or more, first that fits:
 //!   somebody suffers, traffic >= 3, cache filled to 10 %:
 //!                    culprit = argmax(occupancy - quota) of those who take, into a slot
-//!   traffic >= 50:   halve the rate of those above their share
+//!   traffic >= 50:   halve the rate of those who crowd
 //!   else: traffic <= 45: raise rates; each culprit that is let go gets a way every 30 s
 //!
-//! somebody suffers, who takes, who is let go:
-//!   literally:  BC <= 0.95;  all above their quota;  all, at BC >= 0.98
+//! somebody suffers, who takes, who is let go, who crowds:
+//!   literally:  BC <= 0.95;  all above their quota;  all, at BC >= 0.98;
+//!               traffic >= traffic of the socket * CPUs / CPUs of the socket
 //!   by default: under way = misses/s * 100 ns / CPUs;  sweeps = under way >= 3
 //!               waits = min(1, under way), 0 if it sweeps
 //!               suffers: free, waits * (1 - occupancy / quota) >= 5 % in most of the window
 //!               takes:   above its quota, traffic >= its share of it, sweeps
 //!               let go:  quiet (under way < 5 %), or nobody free waits 5 %, or BC >= 0.98
+//!               crowds:  traffic / CPUs >= 1.1 * the mean of those with 5 % under way
 //! ```
 //!
 //! # Degradation
@@ -72,6 +78,10 @@ pub use params::LlcBiasParams;
 use history::{History, Window};
 use quell_types::{Tenant, Time};
 use std::collections::BTreeMap;
+
+/// Times the mean traffic of a CPU from which its tenant crowds the others rather than being one of
+/// several that want the same.
+const CROWDS: f64 = 1.1;
 
 /// One tenant on a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -281,14 +291,30 @@ impl LlcBias {
     }
 
     fn halve(&mut self, seen: &SocketReading) {
-        let share_of_one = seen.gb_per_s / f64::from(seen.cpus.max(1));
+        let least = self.least_crowding(seen);
         let floor = self.params.floor_percent;
         for (tenant, share) in &seen.tenants {
             let rate = self.rates.get(tenant).copied().unwrap_or(100);
-            if share.gb_per_s >= share_of_one * f64::from(share.cpus) && rate > floor {
+            if share.gb_per_s >= least * f64::from(share.cpus) && rate > floor {
                 self.rates.insert(tenant.clone(), (rate / 2).max(floor));
             }
         }
+    }
+
+    /// Traffic of each of its CPUs from which a tenant crowds full channels, in gigabytes per
+    /// second. As printed that is an even part for each CPU of the socket, idle or not; by default
+    /// well over what those who use the channels move.
+    fn least_crowding(&self, seen: &SocketReading) -> f64 {
+        if self.params.literal_fairness {
+            return seen.gb_per_s / f64::from(seen.cpus.max(1));
+        }
+        let uses = |share: &&TenantShare| want::under_way(share) >= self.params.starved_cpu_frac;
+        let (mut cpus, mut gb_per_s) = (0u32, 0.0f64);
+        for share in seen.tenants.values().filter(uses) {
+            cpus += share.cpus;
+            gb_per_s += share.gb_per_s;
+        }
+        CROWDS * gb_per_s / f64::from(cpus.max(1))
     }
 
     fn raise(&mut self) {

@@ -122,6 +122,27 @@ fn full_channels_halve_the_rates_of_those_above_their_share() {
 }
 
 #[test]
+fn a_victim_is_never_halved_with_those_who_crowd_it_nor_are_rivals() {
+    // Three of four CPUs each of 48; the rule as printed has an even part of 4.6 GB/s for each.
+    let table: [([f64; 3], &[&str], &[&str]); 6] = [
+        ([22.0, 22.0, 11.0], &["a", "b"], &["a", "b", "c"]),
+        ([22.0, 22.0, 18.0], &[], &["a", "b", "c"]), // rivals: 20.7 on average
+        ([55.0, 0.0, 0.0], &[], &["a"]),             // alone on the channels
+        ([55.0, 0.01, 0.0], &[], &["a"]),
+        ([45.0, 6.0, 0.0], &["a"], &["a", "b"]),
+        ([16.0, 16.0, 16.0], &[], &[]), // not full
+    ];
+    for (traffic, by_default, literally) in table {
+        let fair = [100.0 / 3.0; 3];
+        let new = LlcBias::new(LlcBiasParams::default());
+        for (mut bias, expected) in [(new, by_default), (literal(), literally)] {
+            let limits = play(&mut bias, 0, 1, fair, traffic);
+            assert_eq!(names(&limits), expected, "{traffic:?}");
+        }
+    }
+}
+
+#[test]
 fn alone_on_a_socket_nobody_is_limited_and_who_leaves_is_forgotten() {
     let mut bias = literal();
     play(&mut bias, 0, 6, [80.0, 10.0, 10.0], [5.0; 3]);
