@@ -102,7 +102,8 @@ impl LcBeOptions {
             // The service may use all cores, as in the source.
             line("  system_cores 0".into());
         }
-        line("run 60s after 120s".into());
+        // As the simulator was fitted (T-5, T-6).
+        line("run 60s after 120s exact".into());
         text
     }
 }

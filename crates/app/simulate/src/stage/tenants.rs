@@ -169,10 +169,15 @@ pub(super) fn read_run(
     let name = words.next("a program")?;
     let mut program = program::named(name, programs)?;
     if words.take("of") {
-        if name.text != "stream-llc" {
-            return Err(name.wrong("only stream-llc is of a size", "`run stream-llc of 22MiB`"));
-        }
-        program = Program::stream_of(size(words.next("a size, as 22MiB")?)?);
+        let of_size: fn(u64) -> Program = match name.text.as_str() {
+            "stream-llc" => Program::stream_of,
+            "random-llc" => Program::random_of,
+            _ => {
+                let what = "only stream-llc and random-llc are of a size";
+                return Err(name.wrong(what, "`run stream-llc of 22MiB`"));
+            }
+        };
+        program = of_size(size(words.next("a size, as 22MiB")?)?);
     }
     if words.take("x") {
         program.threads = whole(words.next("how many threads")?)?;

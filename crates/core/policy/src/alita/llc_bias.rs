@@ -25,7 +25,10 @@
 //! * *Who is let go.* Who is quiet; and everybody, step by step, while nobody who is free waits
 //!   for more. As soon as one does, what is held back stays so.
 //!
-//! Who is confined is not a loser: it holds little because it was told to.
+//! Who is confined is not a loser: it holds little because it was told to. A slot has the ways of
+//! the culprit's CPUs and one more, which is 4 of 11 for two culprits that have no use for
+//! any: what they read ahead is gone before they come back to it. So while somebody free waits, a
+//! confined sweep loses a way each interval, down to the fewest that can be set.
 //!
 //! The culprit is moved into one of two slots at the ends of the cache. Where the channels are
 //! full, those above their share of traffic have their rate halved. Both are taken back in steps.
@@ -45,6 +48,8 @@
 //!                    culprit = argmax(occupancy - quota) of those who take, into a slot
 //!   traffic >= 50:   halve the rate of those who crowd
 //!   else: traffic <= 45: raise rates; each culprit that is let go gets a way every 30 s
+//!   by default, unless somebody was just confined: while somebody free waits 5 %, each culprit
+//!                that sweeps loses a way, down to the fewest
 //!
 //! somebody suffers, who takes, who is let go, who crowds:
 //!   literally:  BC <= 0.95;  all above their quota;  all, at BC >= 0.98;
@@ -71,45 +76,20 @@
 
 mod history;
 mod params;
+mod reading;
 mod want;
 
 pub use params::LlcBiasParams;
+pub use reading::{SocketReading, TenantShare};
 
 use history::{History, Window};
 use quell_types::{Tenant, Time};
+use reading::{fairness, quota, ways_of};
 use std::collections::BTreeMap;
 
 /// Times the mean traffic of a CPU from which its tenant crowds the others rather than being one of
 /// several that want the same.
 const CROWDS: f64 = 1.1;
-
-/// One tenant on a socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TenantShare {
-    /// Its CPUs there.
-    pub cpus: u32,
-    /// Bytes of the cache that it holds.
-    pub occupied_bytes: f64,
-    /// Its memory traffic in gigabytes per second.
-    pub gb_per_s: f64,
-}
-
-/// One socket in one sample.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SocketReading {
-    /// When.
-    pub time: Time,
-    /// Bytes of its last-level cache.
-    pub llc_bytes: f64,
-    /// Ways of that.
-    pub ways: u32,
-    /// Its CPUs.
-    pub cpus: u32,
-    /// Its memory traffic in gigabytes per second, of all.
-    pub gb_per_s: f64,
-    /// The tenants; the host is none.
-    pub tenants: BTreeMap<Tenant, TenantShare>,
-}
 
 /// How one tenant is limited. Who is not named is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +179,22 @@ impl LlcBias {
                 self.raise();
             }
             self.relax(seen);
+        }
+        if !params.literal_fairness {
+            self.squeeze(seen);
+        }
+    }
+
+    /// Takes a way from confined sweeps, which have no use for it, while somebody who is free waits
+    /// for more than there is.
+    fn squeeze(&mut self, seen: &SocketReading) {
+        if self.is_fair() || !self.somebody_waits(seen) {
+            return;
+        }
+        for (tenant, slot) in &mut self.slots {
+            if slot.ways > seen.least_ways && self.lately[tenant].sweeps() {
+                slot.ways -= 1;
+            }
         }
     }
 
@@ -328,12 +324,21 @@ impl LlcBias {
         self.rates.retain(|_, rate| *rate < 100);
     }
 
+    /// Whether somebody who is free waits for more than it holds.
+    fn somebody_waits(&self, seen: &SocketReading) -> bool {
+        self.free(seen).any(|(tenant, _)| self.lately[tenant].wants())
+    }
+
+    /// Whether the cache is divided so nearly as all are entitled to that nobody is held back.
+    fn is_fair(&self) -> bool {
+        self.fairness.mean() >= self.params.unfair_ratio + self.params.relax_guard_ratio
+    }
+
     /// Gives a way back to those whose time has come.
     fn relax(&mut self, seen: &SocketReading) {
         let period = self.params.relax_period_s;
-        let wanted = self.free(seen).any(|(tenant, _)| self.lately[tenant].wants());
-        let fair = self.fairness.mean() >= self.params.unfair_ratio + self.params.relax_guard_ratio;
-        let unheeded = !self.params.literal_fairness && !wanted;
+        let fair = self.is_fair();
+        let unheeded = !self.params.literal_fairness && !self.somebody_waits(seen);
         for (tenant, slot) in &mut self.slots {
             let quiet = !self.params.literal_fairness && self.lately[tenant].is_quiet();
             let due = seen.time.since(slot.relaxed).as_secs_f64() >= period;
@@ -369,30 +374,6 @@ impl Slot {
 /// The lowest so many bits.
 fn mask(ways: u32) -> u64 {
     if ways >= 64 { u64::MAX } else { (1 << ways) - 1 }
-}
-
-/// What a tenant is entitled to, in bytes.
-fn quota(seen: &SocketReading, share: &TenantShare) -> f64 {
-    let all: u32 = seen.tenants.values().map(|share| share.cpus).sum();
-    seen.llc_bytes * f64::from(share.cpus) / f64::from(all.max(1))
-}
-
-/// The Bhattacharyya coefficient of entitled and real occupancy; 1 where nothing is held.
-fn fairness(seen: &SocketReading) -> f64 {
-    let held: f64 = seen.tenants.values().map(|share| share.occupied_bytes).sum();
-    if held <= 0.0 || seen.llc_bytes <= 0.0 {
-        return 1.0;
-    }
-    let part = |share: &TenantShare| {
-        let entitled = quota(seen, share) / seen.llc_bytes;
-        (entitled * share.occupied_bytes / held).sqrt()
-    };
-    seen.tenants.values().map(part).sum()
-}
-
-/// Ways that a culprit keeps.
-fn ways_of(seen: &SocketReading, share: &TenantShare) -> u32 {
-    (seen.ways * share.cpus).div_ceil(seen.cpus.max(1)) + 1
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
 //! | `confined` | furthest above its quota of those who starve somebody | ways at one end |
+//! | `confined` | confined and still sweeping while somebody free waits | a way less |
 //! | `halved` | the channels are full, and it moves more than its share | memory rate |
 //! | `relaxed` | quiet, wanted by nobody else, fair again, or gone | all ways, full rate |
 //!
@@ -108,9 +109,14 @@ pub(super) fn cpus_of(setup: &Setup, seen: &Observation, tenant: &Tenant) -> Cpu
 
 /// Ways that can be set in a domain; none if none can.
 pub(super) fn ways_in(setup: &Setup, domain: u32) -> Option<u32> {
+    Some(ways_and_least_in(setup, domain)?.0)
+}
+
+/// Ways that can be set in a domain, and the fewest for a tenant.
+fn ways_and_least_in(setup: &Setup, domain: u32) -> Option<(u32, u32)> {
     tenants(setup).find_map(|tenant| {
         match setup.knobs.get(&Knob::LlcWays { tenant: tenant.clone(), domain })? {
-            KnobRange::Ways { full, .. } => Some(full.count_ones()),
+            KnobRange::Ways { full, min_bits, .. } => Some((full.count_ones(), *min_bits)),
             _ => None,
         }
     })
@@ -119,10 +125,12 @@ pub(super) fn ways_in(setup: &Setup, domain: u32) -> Option<u32> {
 fn reading(setup: &Setup, seen: &Observation, domain: &LlcDomain) -> Option<SocketReading> {
     let share = |tenant: &Tenant| Some((tenant.clone(), share_of(setup, seen, domain, tenant)?));
     let tenants: BTreeMap<Tenant, TenantShare> = tenants(setup).filter_map(share).collect();
+    let (ways, least_ways) = ways_and_least_in(setup, domain.id)?;
     Some(SocketReading {
         time: seen.time,
         llc_bytes: domain.size_bytes as f64,
-        ways: ways_in(setup, domain.id)?,
+        ways,
+        least_ways: least_ways.max(1),
         cpus: u32::try_from(domain.cpus.len()).unwrap_or(u32::MAX),
         gb_per_s: tenants.values().map(|share| share.gb_per_s).sum(),
         tenants,

@@ -28,10 +28,10 @@ pub struct McfNumbers {
 /// mcf as fitted on B-E2.
 pub const MCF: McfNumbers = McfNumbers {
     apki: 5.0,
-    hot_bytes: 5_809_111.0,
-    least_frac: 0.001_027_857,
-    bytes_per_s: 1.774_607e9,
-    pressure_overlap: 39.8617,
+    hot_bytes: 5_732_780.0,
+    least_frac: 0.0,
+    bytes_per_s: 1.614_409e9,
+    pressure_overlap: 40.0,
 };
 
 impl McfNumbers {

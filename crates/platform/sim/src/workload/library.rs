@@ -17,6 +17,8 @@ pub const PROGRAMS: &[Named] = &[
     ("integer", integer),
     ("stream-llc", stream_llc),
     ("stream-dram", stream_dram),
+    ("random-llc", random_llc),
+    ("mcf", mcf),
     ("cachebench", cachebench),
     ("split-lock", split_lock),
     ("power-virus", power_virus),
@@ -69,6 +71,22 @@ impl Program {
     pub fn stream_of(bytes: u64) -> Self {
         of("stream-llc", bytes as f64, sweep(bytes as f64))
     }
+
+    /// The kernel of iBench that holds so many bytes of a cache by accesses at random (B-E2).
+    #[must_use]
+    pub fn random_of(bytes: u64) -> Self {
+        Self { name: "random-llc".into(), ..calibrated::MCF.pressure(bytes) }
+    }
+}
+
+/// The same over 8 MiB.
+fn random_llc() -> Program {
+    Program::random_of(8 << 20)
+}
+
+/// mcf of iBench, as calibrated.
+fn mcf() -> Program {
+    calibrated::MCF.program()
 }
 
 /// Stream-LLC over an array of 32 MiB.

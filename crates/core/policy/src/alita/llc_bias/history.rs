@@ -38,13 +38,15 @@ pub(super) struct History {
     wanting: Window,
     /// 1 where it lost by what it lacked of its share.
     losing: Window,
+    /// 1 where it read ahead.
+    sweeping: Window,
 }
 
 impl History {
     /// Begins as if it had always held what it holds, and been quiet.
     pub(super) fn new(share: &TenantShare) -> Self {
-        let [moving, wanting, losing] = [0.0; 3].map(Window::of);
-        Self { occupied_bytes: Window::of(share.occupied_bytes), moving, wanting, losing }
+        let [moving, wanting, losing, sweeping] = [0.0; 4].map(Window::of);
+        Self { occupied_bytes: Window::of(share.occupied_bytes), moving, wanting, losing, sweeping }
     }
 
     /// Adds a reading of a tenant at a memory rate in percent. `least_frac` is the share of CPU
@@ -63,6 +65,7 @@ impl History {
         self.moving.push(vote(want::under_way(share)));
         self.wanting.push(vote(waiting));
         self.losing.push(vote(want::lost_frac(waiting, part_held)));
+        self.sweeping.push(f64::from(u8::from(want::sweeps(share, percent))));
     }
 
     /// Bytes that it holds, by the window.
@@ -83,5 +86,10 @@ impl History {
     /// Whether it loses by what it lacks of its share, by most of the window.
     pub(super) fn loses(&self) -> bool {
         self.losing.mean() > MOST
+    }
+
+    /// Whether it reads ahead, by most of the window.
+    pub(super) fn sweeps(&self) -> bool {
+        self.sweeping.mean() > MOST
     }
 }

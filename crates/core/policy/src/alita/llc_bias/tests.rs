@@ -17,6 +17,7 @@ fn socket(second: u64, percent: [f64; 3], traffic: [f64; 3]) -> SocketReading {
         time: Time(0) + Duration::from_secs(second),
         llc_bytes: 33.0 * MIB,
         ways: 11,
+        least_ways: 1,
         cpus: 48,
         gb_per_s: traffic.iter().sum(),
         tenants: ["a", "b", "c"]
@@ -218,6 +219,34 @@ fn polluters_are_let_go_when_nobody_is_left_to_suffer() {
     assert!(freed.is_empty(), "{freed:?}");
     let again = play(&mut bias, 370, 5, [45.0, 45.0, 10.0], [SWEEP, SWEEP, WAITS]);
     assert_eq!(names(&again), ["a", "b"], "and held again when somebody is");
+}
+
+#[test]
+fn while_somebody_free_waits_a_confined_sweep_keeps_the_fewest_ways() {
+    // Tenants of 12 CPUs of 48: a slot has 3 + 1 ways of 11. The first sweeps until it is confined.
+    const SWEEPS: f64 = SWEEP / 4.0;
+    const WAITING: f64 = WAITS / 4.0;
+    let later = |mut bias: LlcBias, least_ways: u32, first: f64, others: f64| {
+        let mut second = 0;
+        let mut play = |intervals: u64, traffic: [f64; 3]| {
+            let [a, b, c] = traffic;
+            let mut last = BTreeMap::new();
+            for _ in 0..intervals {
+                let seen = mixed(second, &[(12, 0.8, a), (12, 0.1, b), (12, 0.1, c)]);
+                last = bias.step(&SocketReading { least_ways, ..seen });
+                second += 5;
+            }
+            last.get(&Tenant::from("t0")).map_or(11, |limit: &Bias| limit.ways.count_ones())
+        };
+        while play(1, [SWEEPS, WAITING, WAITING]) == 11 {}
+        play(9, [first, others, others])
+    };
+    let new = || LlcBias::new(LlcBiasParams::default());
+    assert_eq!(later(new(), 1, SWEEPS, WAITING), 1);
+    assert_eq!(later(new(), 2, SWEEPS, WAITING), 2, "fewer cannot be set");
+    assert!(later(new(), 1, WAITING, WAITING) >= 2, "who waits itself has use for its ways");
+    assert!(later(new(), 1, SWEEPS, 0.01) >= 4, "nobody waits");
+    assert_eq!(later(literal(), 1, SWEEPS, WAITING), 4, "as printed");
 }
 
 #[test]
