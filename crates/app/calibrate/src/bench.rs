@@ -91,6 +91,7 @@ impl Bench {
 
 fn scene(guess: &Guess, host: &str, run: Run) -> Scene {
     let mut machine = preset(host).unwrap_or_else(|| unreachable!("a preset of ours"));
+    // An inclusive cache holds all that private ones do, by its kind: there is nothing to fit.
     if machine.cache.inclusion < 1.0 {
         machine.cache.inclusion = guess.inclusion();
     }
