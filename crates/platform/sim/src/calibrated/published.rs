@@ -134,11 +134,11 @@ pub const HERACLES: [HeraclesNumbers; 3] = [
     },
     HeraclesNumbers {
         name: "ml_cluster",
-        variation: 0.59,
-        utilisation: 0.583_225,
-        hot_bytes: 24_746_394.0,
+        variation: 0.5,
+        utilisation: 0.6,
+        hot_bytes: 23_236_444.0,
         least_mpki: 100.0,
-        saved_mpki: 77.777_44,
+        saved_mpki: 55.629_79,
         smt_speed: None,
     },
     HeraclesNumbers {
