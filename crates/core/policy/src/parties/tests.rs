@@ -125,7 +125,7 @@ fn an_unknown_slack_moves_nothing() {
         play.standing.step(&mut play.law, &play.setup, seen);
     }
     assert_eq!(play.standing.settings, before);
-    assert_eq!(Shares::equal(&play.setup).services(), 2);
+    assert_eq!(Shares::equal(&play.setup, 100_000).services(), 2);
 }
 
 /// What holds whatever is seen: shares are apart, nobody is without, batch never runs without a
