@@ -12,39 +12,71 @@
 //!
 //! **Units.** Slack (target − latency)/target of each service, over the shortest window that means
 //! something (*now*) and over about a second (*windowed*). Steps: a physical core with all its
-//! hardware threads, a cache way, 100 MHz. A tick is 0.1 s.
+//! hardware threads, a cache way, 100 MHz. A tick is 0.1 s. CPU use in CPUs.
 //!
-//! **Pseudo-code.**
+//! **Pseudo-code.** Lines with a star are ours.
 //! ```text
 //! start: every service has an equal share of cores and ways, at full clock; batch has what is
 //!        left over, which is nothing
 //! every tick:
-//!   if a change is watched:
-//!     upsize:   count ticks in which the service's latency fell; after 5, if fewer than 3:
+//!   if a change is watched, for 5 ticks:
+//!     upsize:   count ticks in which the service's latency fell; if fewer than 3:
 //!               next time the next resource of its wheel (the step stays)
-//!     downsize: count ticks in which some service's slack < 0.05; after 5, if 3 or more:
+//!     *         if 3 or more: the level before is remembered as too little
+//!     *         count ticks in which the donor's slack < 0.05; at the 3rd, or once its
+//!     *         slack < 0: hand the step back, remember, next resource
+//!     downsize: count ticks in which some service's slack < 0.05; at the 3rd
+//!     *         (at once, not after the 5th), or once a slack < 0:
 //!               give the step back, bar the service for 100 ticks, next resource of its wheel
+//!     *         remember; begin nothing for 5 ticks, since queues drain
 //!   else:
-//!     s = service with the least windowed slack among those whose both slacks < 0.05
-//!     if s: one step of its wheel's resource, from the pool, else from the service with most
-//!           slack that keeps 1 core or way; nothing to give: next resource
-//!     else:
-//!       s = service with the most slack among those whose both slacks > 0.20 and that are not
-//!           barred: one step of its wheel's resource goes to the pool
+//!     s = services whose both slacks < 0.05, that with the least windowed slack first
+//!     *   its wheel turns to frequency if it was not short before and its clock is lowered
+//!         one step of its wheel's resource, from the pool, else from the service with most
+//!         slack that keeps 1 core or way; nothing to give: next resource
+//!     *   no donor: who has a slack < 0.05, and who cannot spare it
+//!     *   bar it for 100 ticks
+//!     if none, and every known slack >= 0.05 (*):
+//!       s = services whose both slacks > 0.20 and that are not barred, that with most first
+//!     *   for 20 ticks in a row since the last change, and no shorter than its window
+//!         one step of its wheel's resource, if it can spare it (*), goes to the pool
 //!   batch runs on the pool; while that has no core, it is frozen
+//!   * it is set free a tick after it was given cores
+//!
+//! can spare (*): use <= 0.8 · the CPUs it keeps (at its new clock), and not remembered
+//! remembered (*): a level of one resource of one service that did harm. Levels down from it are
+//!   refused for 100 ticks, for twice as long after each further failure, an hour at most;
+//!   failures within 100 ticks of each other are one. Forgotten when the service begins anew, or
+//!   has slack to spare at less than 0.8 of the request rate at which it failed
 //! ```
 //! Wheel: core → cache → frequency → core.
 //!
 //! **Readings.** The source enters each wheel at random; laws here have no randomness, so service
 //! n enters at resource n of the wheel. The pool is what batch may use: the source leaves it idle
 //! or gives it to best-effort work, which is the use here. A frequency step needs no donor. The
-//! full version's memory, disk and network are left out; links are left alone.
+//! full version's memory, disk and network are left out; links are left alone. Moving a
+//! service to another server when nothing is left to give is beyond a law of one server.
+//!
+//! **What is ours, and why.** The source alone asks for the next step 0.1 s after the last, judged
+//! by windows that reach back before it, and comes back to a step that failed every 10 s for ever:
+//! where a core is a quarter of a service, each of these questions costs whole seconds of missed
+//! objectives.
+//! * *Calm*: a step is asked for only after 2 s in which no tick went below the bound. A service
+//!   whose tail scatters must so show a higher mean than one whose tail is steady.
+//! * *Use*: no queue is stable above all of its CPUs, and no tail is short near that. What a
+//!   service uses says it without an experiment.
+//! * *Memory*: what failed is tried ever more rarely, so that the law comes to rest.
+//! * *Donors*: two services that are both short would hand the same core to and fro.
+//! * *Frequency first*: clock is taken from nobody. Otherwise cores would pay for the clock that
+//!   was given away, step by step, until batch had none.
+//! * *Blame* stays the source's: whoever was asked last is blamed for whoever is harmed.
 //!
 //! **Degradation.** Fewer cores than services: cores are not divided, batch stays off. No cache
 //! control, or too few ways: no cache in the wheel. No frequency control: no frequency in it.
 //! Slack of a service not known: it neither gets nor gives, and others are not downsized while it
-//! is short. A service that is gone or idle has all slack. No freezer: batch's tasks are stopped,
-//! else its CPU time is cut to the least; where nothing can hold it, it keeps one core.
+//! is short. CPU use not known: every step is tried. A service that is gone or idle has all slack.
+//! No freezer: batch's tasks are stopped, else its CPU time is cut to the least; where nothing can
+//! hold it, it keeps one core.
 //!
 //! **Invariants**, checked after every step of every fault run (`quell-faults`). Services share no
 //! CPU and no way with each other; batch that runs shares no CPU with them. A mask has a least
@@ -55,10 +87,11 @@
 //! |---|---|---|
 //! | `equal-shares` | first step | cores and ways in equal parts, batch off |
 //! | `upsize` | both slacks < 0.05 | one step more |
-//! | `downsize` | both slacks > 0.20, not barred | one step less |
+//! | `downsize` | both slacks > 0.20 for long enough, it can spare it | one step less |
 //! | `take-back` | a downsizing did harm | the step returns, the service is barred |
+//! | `hand-back` | an upsizing harmed the donor | the step returns, the donor is barred |
 //! | `pool-empty` | no core is free | batch off |
-//! | `pool-free` | a core is free | batch on |
+//! | `pool-free` | a core has been free for a tick | batch on |
 //!
 //! Sources: R-4; the authors' public code for steps, bounds and back-off.
 
@@ -222,6 +255,20 @@ impl Parties {
         fits && !self.memory.refuses(service, what, level)
     }
 
+    /// Who may give a service a step, that with most slack first.
+    fn donors(&self, shares: &Shares, seen: &[Seen], service: usize, what: Resource) -> Vec<usize> {
+        let can = |n: &usize| {
+            let slack = seen[*n].slack;
+            *n != service
+                && slack.windowed.is_some_and(|s| s > seen[service].rank())
+                && !slack.touches(self.params.upsize_below_slack)
+                && self.can_spare(shares, seen, *n, what)
+        };
+        let mut donors: Vec<usize> = (0..seen.len()).filter(can).collect();
+        donors.sort_by(|a, b| seen[*b].rank().total_cmp(&seen[*a].rank()));
+        donors
+    }
+
     fn upsize(
         &mut self,
         setup: &Setup,
@@ -229,23 +276,13 @@ impl Parties {
         seen: &[Seen],
         service: usize,
     ) -> bool {
-        let low = self.params.upsize_below_slack;
-        let better = |n: &usize| {
-            let slack = seen[*n].slack;
-            *n != service
-                && slack.windowed.is_some_and(|s| s > seen[service].rank())
-                && !slack.touches(low)
-        };
-        let mut others: Vec<usize> = (0..seen.len()).filter(better).collect();
-        others.sort_by(|a, b| seen[*b].rank().total_cmp(&seen[*a].rank()));
         if std::mem::take(&mut self.content[service]) && shares.is_slowed(service) {
             // A shortage begins with what is taken from nobody.
             self.wheels[service] = Resource::Frequency;
         }
         for _ in 0..Resource::COUNT {
             let what = self.wheels[service];
-            let spare = |n: &usize| self.can_spare(shares, seen, *n, what);
-            let donors: Vec<usize> = others.iter().copied().filter(spare).collect();
+            let donors = self.donors(shares, seen, service, what);
             let before = shares.level(service, what);
             if let Some(from) = shares.grow(service, what, &donors) {
                 let donor = match from {
@@ -347,19 +384,7 @@ impl Policy for Parties {
 
     fn degradations(&self, setup: &Setup) -> Vec<String> {
         let shares = Shares::equal(setup, self.params.frequency_step_khz);
-        let mut notes = Vec::new();
-        if !shares.divides_cores() {
-            notes.push("fewer cores than services: cores are not divided, batch stays off".into());
-        }
-        for (what, missing) in [
-            (Resource::Cache, "no cache that can be divided: no service gets or gives ways"),
-            (Resource::Frequency, "no frequency can be set: no service gets or gives clock"),
-        ] {
-            let can = (0..setup.services.len()).any(|n| shares.after_shrink(n, what).is_some());
-            if !can {
-                notes.push(missing.into());
-            }
-        }
+        let mut notes = shares.missing();
         for batch in setup.batch.iter().filter(|b| !can_halt(setup, b)) {
             notes.push(format!("{} cannot be held: it keeps one core", batch.name));
         }

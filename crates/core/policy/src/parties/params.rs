@@ -15,9 +15,10 @@ pub struct PartiesParams {
     pub upsize_below_slack: f64,
     /// A service whose both slacks lie above this gives something back.
     pub downsize_above_slack: f64,
-    /// Ticks in a row for which they must have lain above it since the last change of anything.
+    /// Ticks in a row since the last change of anything in which both slacks of a service must
+    /// have lain above `downsize_above_slack` before it gives something back.
     pub calm_ticks_count: u32,
-    /// Share of a service's CPUs that it may use after it gave a core or clock away.
+    /// Share of its CPUs that a service may be using once it has given a core or clock away.
     pub use_max_frac: f64,
     /// Ticks for which each change is watched.
     pub watch_ticks_count: u32,

@@ -96,6 +96,23 @@ impl Shares {
         !self.cores.is_empty()
     }
 
+    /// What cannot be divided here, in words.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let fixed = |what| (0..self.services).all(|n| self.after_shrink(n, what).is_none());
+        [
+            (
+                !self.divides_cores(),
+                "fewer cores than services: cores are not divided, batch stays off",
+            ),
+            (fixed(Resource::Cache), "no cache that can be divided: no service gets or gives ways"),
+            (fixed(Resource::Frequency), "no frequency can be set: no service gets or gives clock"),
+        ]
+        .into_iter()
+        .filter(|(missing, _)| *missing)
+        .map(|(_, note)| note.to_owned())
+        .collect()
+    }
+
     /// Cores of nobody.
     pub(super) fn free_cores(&self) -> usize {
         self.cores.iter().filter(|owner| **owner == Side::Pool).count()
