@@ -61,6 +61,8 @@
 //! by windows that reach back before it, and comes back to a step that failed every 10 s for ever:
 //! where a core is a quarter of a service, each of these questions costs whole seconds of missed
 //! objectives.
+//! * *At once*: queues that grew for half a second drain for longer. For the same reason batch,
+//!   whose threads take a while to move, is not set free in the tick in which it is moved.
 //! * *Calm*: a step is asked for only after 2 s in which no tick went below the bound. A service
 //!   whose tail scatters must so show a higher mean than one whose tail is steady.
 //! * *Use*: no queue is stable above all of its CPUs, and no tail is short near that. What a
