@@ -13,6 +13,9 @@ pub(super) enum Resource {
 }
 
 impl Resource {
+    /// How many there are.
+    pub(super) const COUNT: usize = 3;
+
     /// The next one of the wheel.
     pub(super) fn next(self) -> Self {
         match self {
@@ -37,6 +40,8 @@ pub(super) struct Shares {
     services: usize,
     /// The owner of each core; empty if cores cannot be divided.
     cores: Vec<Side>,
+    /// CPUs of a core, on average.
+    threads: f64,
     /// Cores that batch must keep.
     kept: usize,
     /// Ways of each service; empty if no cache can be divided.
@@ -46,25 +51,30 @@ pub(super) struct Shares {
     /// Top frequency of each service in kHz; empty if it cannot be set.
     khz: Vec<u64>,
     khz_range: (u64, u64),
+    khz_step: u64,
 }
 
 impl Shares {
-    /// Equal shares of everything that can be divided.
-    pub(super) fn equal(setup: &Setup) -> Self {
+    /// Equal shares of everything that can be divided; frequency in steps of so many kHz.
+    pub(super) fn equal(setup: &Setup, khz_step: u64) -> Self {
         let services = setup.services.len();
         let (full, min) = ways_of(setup);
         let khz_range = frequency_of(setup);
+        let cores = Cores::of(setup, 0);
+        let count = cores.count() as usize;
+        let cpus: usize = (0..count).map(|rank| cores.core(rank).len()).sum();
         let mut shares = Self {
             services,
             cores: Vec::new(),
+            threads: cpus as f64 / count.max(1) as f64,
             kept: usize::from(!setup.batch.is_empty() && must_keep_a_core(setup)),
             ways: Vec::new(),
             ways_pool: 0,
             ways_min: min,
             khz: khz_range.map_or(Vec::new(), |(_, max)| vec![max; services]),
             khz_range: khz_range.unwrap_or_default(),
+            khz_step,
         };
-        let count = Cores::of(setup, 0).count() as usize;
         let free = count.saturating_sub(shares.kept);
         if services > 0 && free >= services {
             let owner = |core: usize| Side::Service(core * services / free);
@@ -86,6 +96,23 @@ impl Shares {
         !self.cores.is_empty()
     }
 
+    /// What cannot be divided here, in words.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let fixed = |what| (0..self.services).all(|n| self.after_shrink(n, what).is_none());
+        [
+            (
+                !self.divides_cores(),
+                "fewer cores than services: cores are not divided, batch stays off",
+            ),
+            (fixed(Resource::Cache), "no cache that can be divided: no service gets or gives ways"),
+            (fixed(Resource::Frequency), "no frequency can be set: no service gets or gives clock"),
+        ]
+        .into_iter()
+        .filter(|(missing, _)| *missing)
+        .map(|(_, note)| note.to_owned())
+        .collect()
+    }
+
     /// Cores of nobody.
     pub(super) fn free_cores(&self) -> usize {
         self.cores.iter().filter(|owner| **owner == Side::Pool).count()
@@ -101,7 +128,6 @@ impl Shares {
         &mut self,
         service: usize,
         what: Resource,
-        step_khz: u64,
         donors: &[usize],
     ) -> Option<Side> {
         match what {
@@ -109,7 +135,7 @@ impl Shares {
             Resource::Cache => self.grow_ways(service, donors),
             Resource::Frequency => {
                 let khz = self.khz.get_mut(service)?;
-                let more = (*khz + step_khz).min(self.khz_range.1);
+                let more = (*khz + self.khz_step).min(self.khz_range.1);
                 (std::mem::replace(khz, more) != more).then_some(Side::Pool)
             }
         }
@@ -143,31 +169,55 @@ impl Shares {
         Some(from)
     }
 
+    /// What a service has of a resource: cores, ways or kHz.
+    pub(super) fn level(&self, service: usize, what: Resource) -> u64 {
+        match what {
+            Resource::Core => self.cores_of(service) as u64,
+            Resource::Cache => self.ways.get(service).copied().unwrap_or(0).into(),
+            Resource::Frequency => self.khz.get(service).copied().unwrap_or(0),
+        }
+    }
+
+    /// Whether a service's clock lies below the top.
+    pub(super) fn is_slowed(&self, service: usize) -> bool {
+        self.khz.get(service).is_some_and(|khz| *khz < self.khz_range.1)
+    }
+
+    /// What a service would have with one step less, and how many CPUs of today's clock its cores
+    /// would then be worth; none if it has no more than it must keep.
+    pub(super) fn after_shrink(&self, service: usize, what: Resource) -> Option<(u64, f64)> {
+        let level = self.level(service, what);
+        let (least, step) = match what {
+            Resource::Core => (1, 1),
+            Resource::Cache => (u64::from(self.ways_min), 1),
+            Resource::Frequency => (self.khz_range.0, self.khz_step),
+        };
+        let less = level.saturating_sub(step).max(least);
+        let cpus = match self.divides_cores() {
+            true => self.cores_of(service) as f64 * self.threads,
+            false => f64::INFINITY,
+        };
+        let kept = if what == Resource::Cache { 1.0 } else { less as f64 / level.max(1) as f64 };
+        (less < level).then_some((less, cpus * kept))
+    }
+
     /// Takes one step from a service into the pool. False if it has no more than it must keep.
-    pub(super) fn shrink(&mut self, service: usize, what: Resource, step_khz: u64) -> bool {
+    pub(super) fn shrink(&mut self, service: usize, what: Resource) -> bool {
+        let Some((level, _)) = self.after_shrink(service, what) else { return false };
         match what {
             Resource::Core => {
-                let spare = self.cores_of(service) > 1;
                 let mine = self.cores.iter().rposition(|o| *o == Side::Service(service));
-                if let Some(core) = mine.filter(|_| spare) {
+                if let Some(core) = mine {
                     self.cores[core] = Side::Pool;
                 }
-                spare
             }
             Resource::Cache => {
-                let spare = self.ways.get(service).is_some_and(|ways| *ways > self.ways_min);
-                if spare {
-                    self.ways[service] -= 1;
-                    self.ways_pool += 1;
-                }
-                spare
+                self.ways[service] -= 1;
+                self.ways_pool += 1;
             }
-            Resource::Frequency => {
-                let Some(khz) = self.khz.get_mut(service) else { return false };
-                let less = khz.saturating_sub(step_khz).max(self.khz_range.0);
-                std::mem::replace(khz, less) != less
-            }
+            Resource::Frequency => self.khz[service] = level,
         }
+        true
     }
 
     /// Wishes for everything as it is divided now.
