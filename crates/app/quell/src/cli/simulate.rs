@@ -1,5 +1,6 @@
 //! `quell simulate`: scenarios on the simulated server.
 
+mod drawn;
 mod faults;
 mod lc_be;
 mod real;
@@ -7,6 +8,7 @@ mod real;
 use super::files;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use quell_calibrate::{Effort, Guess};
 use quell_policy::Law;
 use quell_simulate::{
     LIBRARY, Options, SCENARIOS_SCHEMA, Scenario, ScenarioReport, ScenariosReport, Simulated,
@@ -36,6 +38,7 @@ Examples:
   quell simulate --speed --json speed.json
   quell simulate --faults --hours 10 --json faults.json
   quell simulate --calibrate --json calibration.json
+  quell simulate --calibrated --report calibration
   quell simulate --measure-machine machine.json
   quell simulate --beside-real --json beside.json
   quell simulate lc-be --service xapian --machine e5-2683v4 --cores 8 \\
@@ -48,7 +51,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
     /// An experiment of the library by its id, or a file.
-    #[arg(value_name = "SCENARIO", conflicts_with_all = ["all", "list", "speed", "faults", "calibrate", "measure_machine", "beside_real", "beside_again"])]
+    #[arg(value_name = "SCENARIO", conflicts_with_all = ["all", "list", "speed", "faults", "calibrate", "calibrated", "measure_machine", "beside_real", "beside_again"])]
     scenarios: Vec<String>,
     /// Lists the library.
     #[arg(long)]
@@ -63,6 +66,10 @@ pub(crate) struct Args {
     /// every parameter and cell. The figures that Quell carries stay as they are.
     #[arg(long)]
     calibrate: bool,
+    /// Prints every parameter and cell with the figures that Quell carries, without a search; takes
+    /// half a minute.
+    #[arg(long, conflicts_with = "calibrate")]
+    calibrated: bool,
     #[command(flatten)]
     real: real::RealRun,
     #[command(flatten)]
@@ -100,13 +107,16 @@ enum What {
 /// How long is simulated for each figure of `--speed`, in seconds.
 const SPEED_S: u64 = 300;
 
+/// Requests of a run of `--calibrated`, with which chance moves a cell by a point or so.
+const CALIBRATED_REQUESTS: u32 = 40_000;
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         Some(What::LcBe(args)) => return lc_be::run(args),
         None if args.list => return files::print_text(&list()?.to_text()),
         None if args.speed => return speed(&args.how),
-        None if args.faults.faults => return faults::run(&args.faults, &args.how),
-        None if args.calibrate => return calibrate(&args.how),
+        None if args.faults.faults => return faults::run(args),
+        None if args.calibrate || args.calibrated => return calibrate(args),
         None if args.real.is_asked_for() => return real::run(&args.real, &args.how),
         None => {}
     }
@@ -280,14 +290,19 @@ fn speed(how: &How) -> anyhow::Result<()> {
     how.write(&speed)
 }
 
-fn calibrate(how: &How) -> anyhow::Result<()> {
-    let report = quell_calibrate::calibrate(quell_calibrate::Effort::default(), &mut |line| {
-        eprintln!("{line}");
-    });
-    if !how.silent() {
+fn calibrate(args: &Args) -> anyhow::Result<()> {
+    let report = match args.calibrated {
+        true => quell_calibrate::report(&Guess::shipped(), CALIBRATED_REQUESTS, Vec::new()),
+        false => quell_calibrate::calibrate(Effort::default(), &mut |line| eprintln!("{line}")),
+    };
+    if !args.how.silent() {
         let (held, cells) = (report.cells_held, report.cells.len());
         files::print_text(&report.markdown())?;
         files::print_text(&format!("{held} of {cells} cells within tolerance"))?;
     }
-    how.write(&report)
+    if let Some(folder) = &args.report {
+        drawn::calibration(&report).write(folder)?;
+        eprintln!("report: {}", folder.join("report.html").display());
+    }
+    args.how.write(&report)
 }

@@ -1,7 +1,7 @@
 //! `quell simulate --faults`: faults by seed, thrown at the whole agent.
 
 use super::super::files;
-use super::How;
+use super::{Args, drawn};
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 use quell_faults::{FaultReport, Limits, Played, Run};
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) struct FaultRun {
     /// Throws faults by seed at the whole agent on simulated servers, and looks after each step
     /// whether what it promises still holds.
-    #[arg(long, conflicts_with_all = ["policy", "report"])]
+    #[arg(long, conflicts_with = "policy")]
     pub(super) faults: bool,
     /// faults: simulated hours, at least.
     #[arg(long, value_name = "H", requires = "faults", default_value_t = 10.0)]
@@ -25,7 +25,8 @@ pub(super) struct FaultRun {
     episode: Option<u64>,
 }
 
-pub(super) fn run(args: &FaultRun, how: &How) -> anyhow::Result<()> {
+pub(super) fn run(asked: &Args) -> anyhow::Result<()> {
+    let (args, how) = (&asked.faults, &asked.how);
     if let Some(seed) = args.episode {
         return again(seed);
     }
@@ -41,6 +42,10 @@ pub(super) fn run(args: &FaultRun, how: &How) -> anyhow::Result<()> {
     let done = watched(&limits)?;
     if !how.silent() {
         files::print_text(&words(&done))?;
+    }
+    if let Some(folder) = &asked.report {
+        drawn::faults(&done.report).write(folder)?;
+        eprintln!("report: {}", folder.join("report.html").display());
     }
     how.write(&done.report)?;
     match done.report.broken {
