@@ -13,7 +13,8 @@
 //! Each cell is a run of some thousand requests beside its antagonist, over one alone with the same
 //! arrivals. The objective is the mean square of errors, each over its tolerance (10 points; 15 %
 //! above 200 %). A search along parameters and pairs of them, with shrinking steps, minimises it, one service
-//! after the other, from begins that are written in [`Guess`]; everything is seeded and repeats to the bit.
+//! after the other, from begins that are written in [`Guess`]; random steps at full length then bring in
+//! what that left outside its tolerance (module `polish`). Everything is seeded and repeats to the bit.
 //! A row is left out and the others are fitted again, to see how the row is then predicted.
 //!
 //! Other sources' cells have fits of their own (module `fit`), searched for in the same way: what iBench
@@ -25,6 +26,7 @@ mod cells;
 mod fit;
 mod guess;
 mod machine;
+mod polish;
 mod predictions;
 mod published;
 mod report;
@@ -60,6 +62,8 @@ pub struct Effort {
     pub final_requests: u32,
     /// Passes over all parameters of a service.
     pub passes: u32,
+    /// Random steps at full length after that.
+    pub polish_steps: u32,
     /// Passes after a row was left out; 0 = rows are not left out.
     pub left_out_passes: u32,
     /// Whether the other sources' cells are fitted on too.
@@ -72,6 +76,7 @@ impl Default for Effort {
             search_requests: 4_000,
             final_requests: 20_000,
             passes: 4,
+            polish_steps: 200,
             left_out_passes: 1,
             others: true,
         }
@@ -87,6 +92,8 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Report {
         let search = Search { passes: effort.passes, step: 0.15, pairs: true };
         guess = fitted(&mut bench, &guess, (service, &cells(service)), search, progress);
     }
+    let mut long = Bench::new(effort.final_requests);
+    let guess = polish::polish(&mut long, &guess, effort.polish_steps, progress);
     let left_out = leave_out(&mut bench, &guess, effort.left_out_passes, progress);
     let fits = if effort.others { calibrate_others(effort, "", progress) } else { Vec::new() };
     tables(&guess, effort.final_requests, left_out, fits)

@@ -48,6 +48,7 @@ fn a_search_repeats_to_the_bit_and_never_makes_things_worse() {
         search_requests: 300,
         final_requests: 300,
         passes: 1,
+        polish_steps: 0,
         left_out_passes: 0,
         others: false,
     };
