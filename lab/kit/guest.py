@@ -42,6 +42,8 @@ class Guest:
     topology: str = "plain"
     init: str = "plain"
     kernel: str = KERNELS[0]
+    # One of rootfs.ROOTS.
+    root: str = "small"
     # One of rdt.SHAPES: a machine whose caches can be divided.
     rdt: str = ""
     timeout_s: int = 120
@@ -88,7 +90,8 @@ def _payload(guest, scratch):
 
 
 def _qemu(guest, disk, answer):
-    kernel, root = guest.cache / f"kernel-{guest.kernel}", guest.cache / "root" / "root.img"
+    kernel = guest.cache / f"kernel-{guest.kernel}"
+    root = guest.cache / f"root-{guest.root}" / "root.img"
     for path in [kernel / "kernel", root]:
         if not path.is_file():
             raise LabError(f"{path} is not there: run lab/prepare {guest.cache}")

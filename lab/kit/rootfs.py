@@ -1,10 +1,11 @@
-"""A guest's root: a small Debian with systemd, as a disk image."""
+"""A guest's root: a Debian with systemd, as a disk image."""
 
 import shutil
+from dataclasses import dataclass, field
 
 from kit.say import run
 
-PACKAGES = [
+SMALL = [
     "base-files",
     "base-passwd",
     "bash",
@@ -25,7 +26,30 @@ PACKAGES = [
     "usr-is-merged",
     "util-linux",
 ]
-IMAGE_MB = 400
+# Machines within the machine: the daemon that starts them, the emulator, and what systemd wants to
+# know of them, which it is told over the bus.
+EMULATOR = ["dbus", "qemu-system-x86", "systemd-container"]
+LIBVIRT = ["libvirt-clients", "libvirt-daemon", "libvirt-daemon-driver-qemu"]
+
+
+@dataclass
+class Root:
+    """What stands in one."""
+
+    packages: list = field(default_factory=list)
+    # From the suite of backports; all that must be of the same version is named.
+    backports: list = field(default_factory=list)
+    megabytes: int = 400
+
+
+ROOTS = {
+    "small": Root(SMALL),
+    "machines": Root(SMALL + EMULATOR + LIBVIRT, megabytes=1200),
+    # With a later libvirt.
+    "machines-next": Root(SMALL + EMULATOR, LIBVIRT + ["libvirt0"], megabytes=1200),
+}
+# Without these the bus and libvirt's daemon do not start.
+ACCOUNTS = {"messagebus": 100, "libvirt-qemu": 64055}
 # Not wanted in a guest that lives for seconds.
 LEAVE_OUT = ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"]
 # Units that take time and serve nothing here.
@@ -44,7 +68,7 @@ MASKED = [
 ]
 
 
-def build(archives, guest, folder):
+def build(archives, guest, megabytes, folder):
     """Makes `root.img` in a folder from packages. None of their scripts is run."""
     root = folder / "root"
     _folders(root)
@@ -57,7 +81,7 @@ def build(archives, guest, folder):
     _units(root, guest)
     image = folder / "root.img"
     options = ["-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0"]
-    run(["mke2fs", *options, "-d", root, image, f"{IMAGE_MB}M"])
+    run(["mke2fs", *options, "-d", root, image, f"{megabytes}M"])
     run(["rm", "-r", root])
 
 
@@ -68,6 +92,7 @@ def _folders(root):
         (root / name).mkdir(parents=True)
     for name in ["bin", "sbin", "lib", "lib64"]:
         (root / name).symlink_to(f"usr/{name}")
+    (root / "var/run").symlink_to("/run")
 
 
 def _unpack(archive, root):
@@ -79,6 +104,11 @@ def _unpack(archive, root):
 def _accounts(root):
     for name in ["passwd", "group"]:
         shutil.copy(root / "usr/share/base-passwd" / f"{name}.master", root / "etc" / name)
+    for name, number in ACCOUNTS.items():
+        with open(root / "etc/passwd", "a") as accounts:
+            accounts.write(f"{name}:x:{number}:{number}::/nonexistent:/usr/sbin/nologin\n")
+        with open(root / "etc/group", "a") as groups:
+            groups.write(f"{name}:x:{number}:\n")
 
 
 def _settings(root):

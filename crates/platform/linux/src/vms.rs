@@ -7,6 +7,7 @@
 
 mod knob;
 mod parts;
+mod starting;
 mod undo;
 mod worker;
 
@@ -22,6 +23,7 @@ use quell_libvirt::{
 };
 use quell_topology::Machine;
 use quell_types::{Capability, CpuSet};
+use starting::Starts;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,6 +72,9 @@ fn ask_for_process(root: &Path, name: &str) -> Result<u32, String> {
     let domain = connection.by_name(name).map_err(told)?;
     if domain.id.is_none() {
         return Err("libvirt says that it does not run".into());
+    }
+    if !starting::wait(&mut connection, name).map_err(told)? {
+        return Err("libvirt is still at starting it".into());
     }
     let none = || format!("no process is QEMU with its UUID {}", domain.uuid);
     process_of(&root.join("proc"), &domain.uuid).ok_or_else(none)
@@ -197,6 +202,7 @@ pub(crate) struct Vms {
     known: BTreeMap<String, Arc<Vm>>,
     uuids: BTreeMap<String, Uuid>,
     looked: Option<Instant>,
+    starts: Starts,
 }
 
 impl Vms {
@@ -228,9 +234,16 @@ impl Vms {
         }
     }
 
-    /// A machine that went away, if it is back: by libvirt's file, else by its UUID among all
-    /// processes. libvirt is not asked: this is in the way of a sample.
+    /// A machine that went away, if it is back and up: by libvirt's file, else by its UUID among all
+    /// processes. libvirt is not waited for: this is in the way of a sample.
     pub(crate) fn again(&mut self, layout: &Layout, name: &str) -> Option<Group> {
+        let group = self.find(layout, name)?;
+        let identity = group.identity().ok()?;
+        let starts = |worker| self.starts.is_at(worker, name, identity);
+        (!self.worker.as_ref().is_some_and(starts)).then_some(group)
+    }
+
+    fn find(&mut self, layout: &Layout, name: &str) -> Option<Group> {
         if let Ok(group) = Group::of_vm(layout, name) {
             return Some(group);
         }

@@ -75,21 +75,22 @@ impl Group {
     /// # Errors
     /// No such process, or it is in no group but the root.
     pub fn of_pid(layout: &Layout, pid: u32) -> Result<Self, CgroupError> {
-        Self::above_pid(layout, pid, |path| path)
+        Self::above_pid(layout, pid, |path| Some(path))
     }
 
-    /// The same, or groups above those: `part` gives the wanted part of a group's path.
+    /// The same, or groups above those: `part` gives the wanted part of a group's path, or none of a
+    /// group that is to be left out.
     pub(crate) fn above_pid(
         layout: &Layout,
         pid: u32,
-        part: impl Fn(&str) -> &str,
+        part: impl Fn(&str) -> Option<&str>,
     ) -> Result<Self, CgroupError> {
         let path = layout.root().join(format!("proc/{pid}/cgroup"));
         let bytes = std::fs::read(path).map_err(|source| CgroupError::NoProcess { pid, source })?;
         let text = String::from_utf8_lossy(&bytes);
         let lines = text.lines().filter_map(parse::membership);
-        let places: Vec<Place> =
-            lines.filter_map(|(words, path)| member_place(layout, &words, part(path))).collect();
+        let place = |(words, path): (Vec<&str>, &str)| member_place(layout, &words, part(path)?);
+        let places: Vec<Place> = lines.filter_map(place).collect();
         if places.is_empty() {
             return Err(CgroupError::RootGroup { what: format!("the group of process {pid}") });
         }

@@ -33,14 +33,21 @@ impl Group {
     /// The same by the machine's process, where somebody else has told it.
     ///
     /// # Errors
-    /// The process is not that machine's (any more).
+    /// The process is not that machine's (any more), or in no group that is the machine's own: there
+    /// libvirt makes none, or has not yet. Who limited that group would limit others in it.
     pub fn of_vm_process(layout: &Layout, name: &str, pid: u32) -> Result<Self, CgroupError> {
         // A file that libvirt left behind may name somebody else by now.
         if !is_machine(layout, pid, name) {
             let why = format!("process {pid} is not it any more");
             return Err(CgroupError::NoVm { name: name.to_owned(), why });
         }
-        Self::above_pid(layout, pid, machine_part)
+        Self::above_pid(layout, pid, machine_part).map_err(|error| match error {
+            CgroupError::RootGroup { .. } => CgroupError::NoVm {
+                name: name.to_owned(),
+                why: format!("its process {pid} is in no group that libvirt made for it"),
+            },
+            other => other,
+        })
     }
 
     /// The group that libvirt puts a machine's own limits on: `libvirt` below a scope that systemd
@@ -68,17 +75,17 @@ fn is_machine(layout: &Layout, pid: u32, name: &str) -> bool {
     })
 }
 
-/// The part of a group's path that ends with the machine's own group; all of it if there is none.
-fn machine_part(path: &str) -> &str {
+/// The part of a group's path that ends with the machine's own group, if there is one.
+fn machine_part(path: &str) -> Option<&str> {
     let mut end = 0;
     for part in path.split('/') {
         end += part.len();
         if is_machines(part) {
-            return &path[..end];
+            return Some(&path[..end]);
         }
         end += 1;
     }
-    path
+    None
 }
 
 /// Whether a group is a machine's own: after the driver stands the number of the start. A partition
@@ -117,15 +124,17 @@ mod tests {
                 r"/machine.slice/machine-qemu\x2dtests.slice/machine-qemu\x2d12\x2dg1.scope/emulator",
                 r"/machine.slice/machine-qemu\x2dtests.slice/machine-qemu\x2d12\x2dg1.scope",
             ),
-            (
-                r"/machine.slice/machine-lxc\x2d3\x2dg1.scope",
-                r"/machine.slice/machine-lxc\x2d3\x2dg1.scope",
-            ),
-            ("/user.slice", "/user.slice"),
-            ("/", "/"),
-            ("", ""),
         ] {
-            assert_eq!(machine_part(path), part);
+            assert_eq!(machine_part(path), Some(part));
+        }
+        for path in [
+            r"/machine.slice/machine-lxc\x2d3\x2dg1.scope",
+            "/system.slice/libvirtd.service",
+            "/user.slice",
+            "/",
+            "",
+        ] {
+            assert_eq!(machine_part(path), None, "{path}");
         }
     }
 

@@ -28,6 +28,8 @@ pub const EVERY_CPU_BYTES: u32 = 256;
 const ACTIVE: u32 = 1;
 /// The running machine and not its definition (`VIR_DOMAIN_AFFECT_LIVE`).
 const LIVE: u32 = 1;
+/// Why a machine is paused: it is being started (`VIR_DOMAIN_PAUSED_STARTING_UP`).
+const STARTING_UP: i32 = 11;
 
 /// libvirt's version, as it counts it: 9.1.2 is 9001002.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,9 +99,22 @@ impl Connection {
     /// # Errors
     /// As any call: refused, too late, or broken.
     pub fn state(&mut self, domain: &Domain) -> Result<State, LibvirtError> {
+        self.state_and_reason(domain).map(|(state, _)| state)
+    }
+
+    /// Whether libvirt is still at starting a machine: its groups and pins are not all there yet, and
+    /// whoever changes them meanwhile makes the start fail.
+    ///
+    /// # Errors
+    /// As any call: refused, broken, or too late, as libvirt may be busy with the start.
+    pub fn is_starting(&mut self, domain: &Domain) -> Result<bool, LibvirtError> {
+        Ok(self.state_and_reason(domain)? == (State::Paused, STARTING_UP))
+    }
+
+    fn state_and_reason(&mut self, domain: &Domain) -> Result<(State, i32), LibvirtError> {
         let no_flags = 0;
-        let state = |reader: &mut Reader<'_>| reader.i32().map(State::from);
-        self.ask(Procedure::DomainGetState, of(domain).u32(no_flags), state)
+        let both = |reader: &mut Reader<'_>| Ok((State::from(reader.i32()?), reader.i32()?));
+        self.ask(Procedure::DomainGetState, of(domain).u32(no_flags), both)
     }
 
     /// A machine's size and use.

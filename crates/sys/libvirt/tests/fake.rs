@@ -224,6 +224,21 @@ fn machines_are_listed_and_looked_up() {
 }
 
 #[test]
+fn a_machine_that_is_being_started_is_told_from_one_that_somebody_paused() {
+    // State and reason, as `virDomainState` and `virDomainPausedReason` count them.
+    for (state, reason, wanted) in [(3, 11, true), (3, 1, false), (1, 1, false), (1, 11, false)] {
+        let daemon = Daemon::start(move |procedure, _| match procedure {
+            23 => Some(Answer::Done(Words::default().machine("g1", 3))),
+            212 => Some(Answer::Done(Words::default().word(state).word(reason))),
+            _ => None,
+        });
+        let mut connection = daemon.open().unwrap();
+        let g1 = connection.by_name("g1").unwrap();
+        assert_eq!(connection.is_starting(&g1).unwrap(), wanted, "{state} {reason}");
+    }
+}
+
+#[test]
 fn cpus_of_a_machine_are_told_and_pinned() {
     let map = |first: u8| [vec![first], vec![0; EVERY_CPU_BYTES as usize - 1]].concat();
     let maps = Words::default().bytes(&[map(1), map(2)].concat());

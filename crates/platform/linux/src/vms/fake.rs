@@ -104,6 +104,8 @@ struct Kept {
     most_vcpus: u32,
     /// One from before CPUs could be pinned that are not plugged in.
     old: bool,
+    /// Whether it is still at starting the machine.
+    starting: bool,
 }
 
 /// The server; it and its daemon are gone when dropped.
@@ -126,6 +128,7 @@ impl Server {
             there: BTreeMap::new(),
             most_vcpus: 3,
             old,
+            starting: false,
         };
         let server = Self { folder, kept: Arc::new(Mutex::new(kept)) };
         server.make_tree(host);
@@ -211,6 +214,11 @@ impl Server {
         self.kept.lock().unwrap().pins[&part].clone().unwrap_or(cpus(ALL))
     }
 
+    /// Whether the daemon says that it is at starting the machine.
+    pub(super) fn say_starting(&self, starting: bool) {
+        self.kept.lock().unwrap().starting = starting;
+    }
+
     fn socket(&self) -> PathBuf {
         self.root().join("run/libvirt/virtqemud-sock")
     }
@@ -267,6 +275,9 @@ impl Kept {
             23 | 24 => [&bytes(NAME.as_bytes())[..], &UUID, &word(3)].concat(),
             // Its size: state, memory twice, CPUs, time.
             16 => [&word(1)[..], &[0; 16], &word(vcpus), &[0; 8]].concat(),
+            // What it does, and why.
+            212 if self.starting => [word(3), word(11)].concat(),
+            212 => [word(1), word(1)].concat(),
             18 if self.old => return Err("nobody knows how many there may be"),
             18 => word(self.most_vcpus).to_vec(),
             // Pins of CPUs.
