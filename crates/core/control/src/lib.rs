@@ -12,6 +12,7 @@ mod arbiter;
 mod due;
 mod engine;
 mod explain;
+mod identities;
 mod journal;
 mod order;
 mod repair;

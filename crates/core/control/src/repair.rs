@@ -142,6 +142,18 @@ impl Repair {
         Advice::Reassert
     }
 
+    /// Whether that is what was written last, or was seen in place since.
+    pub(crate) fn is_own(&self, knob: &Knob, real: &Setting) -> bool {
+        let care = self.knobs.get(knob);
+        let own = care.and_then(|care| care.unseen.as_ref().or(care.confirmed.as_ref()));
+        own.is_some_and(|own| same_setting(own, real))
+    }
+
+    /// Forgets all about these knobs' writes.
+    pub(crate) fn begin_anew(&mut self, is_new: impl Fn(&Knob) -> bool) {
+        self.knobs.retain(|knob, _| !is_new(knob));
+    }
+
     /// Whatever the knob stands at next is no change by others.
     pub(crate) fn expect_anything(&mut self, knob: &Knob) {
         if let Some(care) = self.knobs.get_mut(knob) {

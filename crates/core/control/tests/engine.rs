@@ -58,6 +58,8 @@ impl Policy for Script {
 /// A machine that does what it is told, unless it loses a write.
 struct Machine {
     knobs: BTreeMap<Knob, Setting>,
+    /// Who `jobs` is, while it is there.
+    jobs: Option<u64>,
     writes: Vec<(u64, Action)>,
 }
 
@@ -69,7 +71,14 @@ impl Machine {
             (idle(), off.clone()),
             (frozen(), off),
         ]);
-        Self { knobs, writes: vec![] }
+        Self { knobs, jobs: Some(1), writes: vec![] }
+    }
+
+    fn jobs(&self) -> TenantReading {
+        let gone = Gap::Gone("it is away".into());
+        let mut reading = TenantReading::missing(&gone);
+        reading.identity = self.jobs.ok_or(gone);
+        reading
     }
 
     fn sample(&self, second: u64) -> Sample {
@@ -78,7 +87,7 @@ impl Machine {
             time: Time(second * 1_000_000_000),
             wall_unix_ms: second * 1000,
             host: HostReading::missing(&gap()),
-            tenants: BTreeMap::new(),
+            tenants: BTreeMap::from([("jobs".into(), self.jobs())]),
             links: BTreeMap::new(),
             knobs: Arc::new(self.knobs.iter().map(|(k, s)| (k.clone(), Ok(s.clone()))).collect()),
             tasks: vec![],
@@ -199,6 +208,45 @@ fn a_change_by_others_is_put_right_or_given_up_as_configured() {
         assert_eq!(machine.knobs[&weight()], expected);
         assert_eq!(notes.len(), 1, "{notes:?}");
     }
+}
+
+#[test]
+fn the_settings_of_who_comes_back_are_its_own_and_no_change_by_others() {
+    for on_change in [ForeignChange::Reassert, ForeignChange::GiveUp] {
+        let release = Wish::Release { knob: weight() };
+        let script = [(1, set(weight(), Setting::Weight(10))), (8, release)];
+        let (mut engine, mut machine) = (engine(&script, on_change), Machine::new());
+        for second in 1..4 {
+            assert_eq!(machine.run(&mut engine, second, false), vec![]);
+        }
+        assert_eq!(machine.knobs[&weight()], Setting::Weight(10));
+        machine.jobs = None;
+        assert_eq!(machine.run(&mut engine, 4, false), vec![]);
+        // Its owner made it anew, with another weight.
+        machine.jobs = Some(2);
+        machine.knobs.insert(weight(), Setting::Weight(300));
+        for second in 5..8 {
+            assert_eq!(machine.run(&mut engine, second, false), vec![], "{on_change:?}");
+        }
+        assert_eq!(machine.knobs[&weight()], Setting::Weight(10), "{on_change:?}");
+        for second in 8..10 {
+            machine.run(&mut engine, second, false);
+        }
+        assert_eq!(machine.knobs[&weight()], Setting::Weight(300), "{on_change:?}");
+    }
+}
+
+#[test]
+fn a_restart_within_the_same_group_keeps_what_it_goes_back_to() {
+    let release = Wish::Release { knob: weight() };
+    let script = [(1, set(weight(), Setting::Weight(10))), (6, release)];
+    let mut machine = Machine::new();
+    let mut engine = engine(&script, ForeignChange::Reassert);
+    for second in 1..9 {
+        machine.jobs = Some(if second < 4 { 1 } else { 2 });
+        assert_eq!(machine.run(&mut engine, second, false), vec![]);
+    }
+    assert_eq!(machine.knobs[&weight()], Setting::Weight(100));
 }
 
 #[test]
