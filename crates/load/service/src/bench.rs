@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// A backlog of so many seconds' requests is not worked off near the peak: the probe has failed.
 const HOPELESS_S: f64 = 0.5;
+/// But so few requests of a slow service may all be on their way.
+const HOPELESS_REQUESTS: f64 = 10.0;
 /// What an overloaded target has left over is of no interest to a probe.
 const PROBE_DRAIN_S: f64 = 0.1;
 
@@ -179,13 +181,21 @@ impl Bench {
     ) -> Result<PeakReport, LoadError> {
         let measure = &mut |spec: ProbeSpec| {
             let (controls, mut given_up) = (controls(), false);
-            let hopeless = |window: &Window| window.backlog as f64 > HOPELESS_S * spec.qps;
+            let limit = (HOPELESS_S * spec.qps).max(HOPELESS_REQUESTS);
+            let hopeless = |window: &Window| window.backlog as f64 > limit;
             let run = self.run(&probe_plan(base, spec), &controls, &mut |window| {
                 if hopeless(window) {
                     given_up = true;
                     controls.stop();
                 }
-            })?;
+            });
+            // Too slow for even one answer, or given up before its measured phase: it does not hold.
+            if let Err(LoadError::NothingAnswered { offered, .. }) = run
+                && (given_up || !controls.is_stopped())
+            {
+                return Ok(Probe::unanswered(spec, offered));
+            }
+            let run = run?;
             if controls.is_stopped() && !given_up {
                 return Err(LoadError::Stopped);
             }
@@ -250,5 +260,22 @@ mod tests {
         let bench = Bench::open(&target, None).unwrap();
         let outcome = bench.run(&LoadPlan::default(), &Controls::default(), &mut |_| ());
         assert!(matches!(outcome, Err(LoadError::Connect { .. })));
+    }
+
+    #[test]
+    fn a_target_that_never_answers_sustains_no_rate() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", silent.local_addr().unwrap());
+        // Connections are taken and kept, and nothing is said.
+        std::thread::spawn(move || silent.incoming().collect::<Vec<_>>());
+        let bench = Bench::open(&Target::Http { url }, None).unwrap();
+        let plan = PeakPlan { probe_s: 0.2, confirm_s: 0.5, ..PeakPlan::default() };
+        let mut rates = Vec::new();
+        let outcome =
+            bench.find_peak(&LoadPlan::default(), &plan, &mut Controls::default, &mut |probe| {
+                rates.push(probe.qps);
+            });
+        assert!(matches!(outcome, Err(LoadError::NoSustainedRate { .. })), "{outcome:?}");
+        assert_eq!(rates, [200.0, 50.0, 12.5, 3.125]);
     }
 }

@@ -96,6 +96,8 @@ impl Search<'_> {
     const LEAP: f64 = 4.0;
     /// The first step when a failure turns out to have been none.
     const STEP: f64 = 1.3;
+    /// A quick probe lasts until so many requests are due: of a few, one more or less decides.
+    const LEAST_REQUESTS: f64 = 20.0;
     /// So often the search may find that it was misled.
     const MISLED: u32 = 4;
 
@@ -120,8 +122,11 @@ impl Search<'_> {
     }
 
     fn measure(&mut self, qps: f64, confirms: bool) -> Result<(bool, f64), LoadError> {
-        let (warmup_s, seconds) =
-            if confirms { (1.0, self.plan.confirm_s) } else { (0.3, self.plan.probe_s) };
+        let enough_s = self.plan.probe_s.max(Self::LEAST_REQUESTS / qps);
+        let (warmup_s, seconds) = match confirms {
+            true => (1.0, self.plan.confirm_s),
+            false => (0.3, enough_s.min(self.plan.confirm_s.max(self.plan.probe_s))),
+        };
         let number = self.probes.len() as u64;
         let probe = (self.measure)(ProbeSpec { number, qps, warmup_s, seconds, confirms })?;
         (self.on_probe)(&probe);
@@ -287,6 +292,29 @@ mod tests {
         let report = find_peak(&PeakPlan::default(), measure, &mut |_| ()).unwrap();
         assert!((930.0..=1010.0).contains(&report.peak_qps), "{}", report.peak_qps);
         assert!((report.probes[3].qps - report.probes[4].qps).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_slow_service_is_given_the_time_for_some_requests() {
+        let mut steady = fake(5.0);
+        let report = find_peak(&PeakPlan::default(), &mut steady, &mut |_| ()).unwrap();
+        let quick = report.probes.iter().filter(|probe| !probe.confirms);
+        for probe in quick.filter(|probe| probe.qps < 13.0) {
+            assert!(probe.length_s > 1.5 && probe.length_s <= 10.0, "{probe:?}");
+        }
+        assert!((4.0..=5.5).contains(&report.peak_qps), "{}", report.peak_qps);
+    }
+
+    #[test]
+    fn a_probe_without_an_answer_fails_and_does_not_end_the_search() {
+        let mut steady = fake(1000.0);
+        let measure = &mut |spec: ProbeSpec| match spec.number {
+            0 => Ok(Probe::unanswered(spec, 2)),
+            _ => steady(spec),
+        };
+        let report = find_peak(&PeakPlan::default(), measure, &mut |_| ()).unwrap();
+        assert!(!report.probes[0].sustained(0.99));
+        assert!((930.0..=1010.0).contains(&report.peak_qps), "{}", report.peak_qps);
     }
 
     proptest! {

@@ -60,14 +60,29 @@ impl Probe {
         }
     }
 
-    /// Whether enough was answered and the backlog did not grow. A backlog that only fluctuates
+    /// One in which nothing was answered.
+    pub(crate) fn unanswered(spec: ProbeSpec, offered: u64) -> Self {
+        Self {
+            qps: spec.qps,
+            length_s: spec.seconds,
+            confirms: spec.confirms,
+            offered,
+            answered_in_time: 0,
+            served_qps: 0.0,
+            backlog_first_half: 0.0,
+            backlog_second_half: 0.0,
+        }
+    }
+
+    /// Whether enough was answered, anything at all, and the backlog did not grow. A backlog that only fluctuates
     /// has like means in both halves; one that grows steadily has three times as much in the
     /// second. Half-way between them, plus 5 ms of arrivals, is the limit.
     #[must_use]
     pub fn sustained(&self, min_answered_frac: f64) -> bool {
         let offered = self.offered as f64;
         let missing = offered - self.answered_in_time as f64;
-        let answered = missing <= offered * (1.0 - min_answered_frac) + ON_THE_WAY;
+        let any = self.answered_in_time > 0;
+        let answered = any && missing <= offered * (1.0 - min_answered_frac) + ON_THE_WAY;
         let limit = 1.5 * self.backlog_first_half + 0.005 * self.qps + ON_THE_WAY;
         answered && self.backlog_second_half <= limit
     }
