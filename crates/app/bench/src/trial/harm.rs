@@ -118,14 +118,20 @@ impl Measured {
         let cost = over(|pair| pair.cost_ln)?;
         let answered = over(|pair| pair.answered_ln)?;
         let p95 = over(|pair| pair.p95_ln)?;
-        let greater = |a: Estimate, b: Estimate| if b.ln > a.ln { b } else { a };
-        let Estimate { ln, half_width_ln } = greater(greater(latency, cost), answered);
+        // The harm is at least the greatest of the lower ends, and at most that of the upper ones. Not
+        // the interval of the factor that seems greatest: answers in time, of which none was lost, are
+        // 1 exactly, and would hide a latency that may well be 1.1.
+        let greatest = |end: fn(&Estimate) -> f64| {
+            [latency, cost, answered].iter().map(end).fold(f64::MIN, f64::max).exp()
+        };
+        let low = greatest(|factor| factor.ln - factor.half_width_ln);
+        let high = greatest(|factor| factor.ln + factor.half_width_ln);
         Some(Self {
             latency_ratio: latency.ln.exp(),
             cost_ratio: cost.ln.exp(),
             answered_ratio: answered.ln.exp(),
             p95_ratio: p95.ln.exp(),
-            interval: ((ln - half_width_ln).exp(), (ln + half_width_ln).exp()),
+            interval: (low, high),
             pairs: pairs.len() as u32,
         })
     }

@@ -95,6 +95,16 @@ fn the_interval_holds_the_harm_as_often_as_it_says() {
 }
 
 #[test]
+fn a_factor_that_is_known_exactly_does_not_hide_one_that_is_not() {
+    // All were answered in time, and the latency of three pairs says little yet.
+    let measured = Measured::of(&[pair(-0.25), pair(-0.02), pair(0.08)]).unwrap();
+    assert!((measured.ratio() - 1.0).abs() < 1e-9 && measured.latency_ratio < 1.0, "{measured:?}");
+    let (low, high) = measured.interval;
+    assert!((low - 1.0).abs() < 1e-9 && high > 1.2, "{measured:?}");
+    assert!(!Harm::Little.excludes(measured.interval), "{measured:?}");
+}
+
+#[test]
 fn a_class_is_decided_by_the_interval() {
     let table = [
         (Harm::Little, (1.06, 1.19), true, false),
