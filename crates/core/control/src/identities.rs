@@ -11,6 +11,9 @@ impl Identities {
     /// Tenants that are another workload than when they were last there: restarted, or made anew.
     pub(crate) fn changed(&mut self, seen: &BTreeMap<Tenant, TenantReading>) -> BTreeSet<Tenant> {
         let mut changed = BTreeSet::new();
+        if self.is_as_known(seen) {
+            return changed;
+        }
         for (tenant, reading) in seen {
             let Ok(identity) = reading.identity else { continue };
             match self.0.get_mut(tenant) {
@@ -23,6 +26,15 @@ impl Identities {
             }
         }
         changed
+    }
+
+    /// Whether all are there and as they were, as in nearly every sample: both are in order, so a look
+    /// at each is enough.
+    fn is_as_known(&self, seen: &BTreeMap<Tenant, TenantReading>) -> bool {
+        self.0.len() == seen.len()
+            && self.0.iter().zip(seen).all(|((known, identity), (tenant, reading))| {
+                reading.identity.as_ref().ok() == Some(identity) && known == tenant
+            })
     }
 }
 
