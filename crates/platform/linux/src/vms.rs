@@ -41,14 +41,18 @@ const MOST_QUOTA_US: i64 = (1 << 44) - 1;
 /// file that libvirt keeps of the machine's process.
 ///
 /// # Errors
-/// No such machine runs, as far as either tells.
+/// No such machine runs, as far as either tells; or libvirt is at starting it, and not done within ten
+/// seconds.
 pub fn find_vm(layout: &Layout, name: &str) -> Result<Group, CgroupError> {
     if sockets(layout.root()).is_empty() {
         return Group::of_vm(layout, name);
     }
-    let found = ask_for_process(layout.root(), name);
-    let by_process = |pid| Group::of_vm_process(layout, name, pid);
-    found.map_err(|why| no_vm(name, why)).and_then(by_process).or_else(|asked| {
+    let found = match ask_for_process(layout.root(), name) {
+        Ok(Asked::Starts) => return Err(no_vm(name, "libvirt is still at starting it".into())),
+        Ok(Asked::Runs(pid)) => Group::of_vm_process(layout, name, pid),
+        Err(why) => Err(no_vm(name, why)),
+    };
+    found.or_else(|asked| {
         // libvirt may be at its own restart while its machines run on.
         let by_file = Group::of_vm(layout, name);
         by_file.map_err(|error| no_vm(name, format!("{}; {}", why(asked), why(error))))
@@ -66,7 +70,15 @@ fn why(error: CgroupError) -> String {
     }
 }
 
-fn ask_for_process(root: &Path, name: &str) -> Result<u32, String> {
+/// What libvirt says of a machine.
+enum Asked {
+    /// It runs, as this process.
+    Runs(u32),
+    /// It is being started.
+    Starts,
+}
+
+fn ask_for_process(root: &Path, name: &str) -> Result<Asked, String> {
     let told = |error: LibvirtError| error.to_string();
     let mut connection = Connection::system(root, Access::Read, PATIENCE).map_err(told)?;
     let domain = connection.by_name(name).map_err(told)?;
@@ -74,10 +86,10 @@ fn ask_for_process(root: &Path, name: &str) -> Result<u32, String> {
         return Err("libvirt says that it does not run".into());
     }
     if !starting::wait(&mut connection, name).map_err(told)? {
-        return Err("libvirt is still at starting it".into());
+        return Ok(Asked::Starts);
     }
     let none = || format!("no process is QEMU with its UUID {}", domain.uuid);
-    process_of(&root.join("proc"), &domain.uuid).ok_or_else(none)
+    process_of(&root.join("proc"), &domain.uuid).map(Asked::Runs).ok_or_else(none)
 }
 
 /// Whether libvirt answers, which version it is, and how many machines run.

@@ -104,8 +104,8 @@ struct Kept {
     most_vcpus: u32,
     /// One from before CPUs could be pinned that are not plugged in.
     old: bool,
-    /// Whether it is still at starting the machine.
-    starting: bool,
+    /// How often it will still say that it is at starting the machine.
+    starting: u32,
 }
 
 /// The server; it and its daemon are gone when dropped.
@@ -128,7 +128,7 @@ impl Server {
             there: BTreeMap::new(),
             most_vcpus: 3,
             old,
-            starting: false,
+            starting: 0,
         };
         let server = Self { folder, kept: Arc::new(Mutex::new(kept)) };
         server.make_tree(host);
@@ -214,9 +214,9 @@ impl Server {
         self.kept.lock().unwrap().pins[&part].clone().unwrap_or(cpus(ALL))
     }
 
-    /// Whether the daemon says that it is at starting the machine.
-    pub(super) fn say_starting(&self, starting: bool) {
-        self.kept.lock().unwrap().starting = starting;
+    /// So often the daemon says from now on that it is at starting the machine.
+    pub(super) fn say_starting(&self, times: u32) {
+        self.kept.lock().unwrap().starting = times;
     }
 
     fn socket(&self) -> PathBuf {
@@ -276,7 +276,10 @@ impl Kept {
             // Its size: state, memory twice, CPUs, time.
             16 => [&word(1)[..], &[0; 16], &word(vcpus), &[0; 8]].concat(),
             // What it does, and why.
-            212 if self.starting => [word(3), word(11)].concat(),
+            212 if self.starting > 0 => {
+                self.starting -= 1;
+                [word(3), word(11)].concat()
+            }
             212 => [word(1), word(1)].concat(),
             18 if self.old => return Err("nobody knows how many there may be"),
             18 => word(self.most_vcpus).to_vec(),

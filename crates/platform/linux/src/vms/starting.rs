@@ -120,13 +120,13 @@ mod tests {
         let server = server();
         let mut vms = Vms::default();
         assert!(vms.take(server.root(), NAME).is_some());
-        server.say_starting(true);
+        server.say_starting(u32::MAX);
         assert_eq!(looks(&server, &mut vms, 5), None);
-        server.say_starting(false);
+        server.say_starting(0);
         // One look may still have the answer from before.
         assert_eq!(looks(&server, &mut vms, 3), Some(server.group()));
         // The next start is another matter.
-        server.say_starting(true);
+        server.say_starting(u32::MAX);
         assert_eq!(looks(&server, &mut vms, 3), None);
     }
 
@@ -144,11 +144,11 @@ mod tests {
     fn at_the_begin_a_start_is_waited_for() {
         let server = server();
         let layout = Layout::discover(server.root());
-        server.say_starting(true);
-        std::thread::scope(|scope| {
-            let found = scope.spawn(|| find_vm(&layout, NAME));
-            server.say_starting(false);
-            assert_eq!(found.join().unwrap().unwrap(), server.group());
-        });
+        server.say_starting(2);
+        assert_eq!(find_vm(&layout, NAME).unwrap(), server.group());
+        // Its file tells of its process all the while, and is not gone by.
+        server.say_starting(u32::MAX);
+        let error = find_vm(&layout, NAME).unwrap_err().to_string();
+        assert!(error.contains("still at starting it"), "{error}");
     }
 }
