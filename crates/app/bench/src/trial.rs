@@ -26,6 +26,7 @@ mod guarded;
 mod harm;
 mod off;
 mod outcome;
+mod play;
 mod scores;
 mod search;
 mod steer;
@@ -50,6 +51,7 @@ use draw::Composition;
 use guarded::{Guarding, Verdict};
 use harm::{Latencies, Measured, WINDOW_S};
 use off::{Arrivals, OffTurns};
+use play::TurnLoad;
 use quell_cgroup::CpuUsage;
 use quell_service::{Bench, Controls, Profile, RunReport, ServiceSpec, WindowRule, now_ns};
 use search::Usual;
@@ -60,6 +62,11 @@ use watch::watch;
 
 /// Load of the service before it is slowed, as a share of all CPUs.
 const LOAD_FRAC: f64 = 0.3;
+/// The service and all innocents want at most this share of all CPUs: who is innocent leaves room.
+const WANTED_FRAC: f64 = 0.85;
+/// The same where little harm is wanted: what innocents do to latency, and how much that varies, is not
+/// to hide it.
+const WANTED_LITTLE_FRAC: f64 = 0.6;
 /// Requests per second at which the cost of a request is measured.
 const FEELER_QPS: f64 = 300.0;
 /// How long one trial takes at most, from its load's start; with little harm [`AFTER`] more.
@@ -145,6 +152,12 @@ impl TrialOptions {
     }
 }
 
+/// What innocents may want together, so that beside them alone the service has room.
+fn room_cpus(harm: Harm) -> anyhow::Result<f64> {
+    let wanted = if harm == Harm::Little { WANTED_LITTLE_FRAC } else { WANTED_FRAC };
+    Ok((wanted - LOAD_FRAC) * std::thread::available_parallelism()?.get() as f64)
+}
+
 /// What all trials share.
 struct Ground<'a> {
     options: &'a TrialOptions,
@@ -177,7 +190,8 @@ impl Ground<'_> {
             if report.is_done(options, DISCARDED_FRAC) || self.interrupt.requested() {
                 break;
             }
-            let drawn = Composition::draw(options.seed, number, (options.harm, options.taken));
+            let kind = (options.harm, options.taken);
+            let drawn = Composition::draw(options.seed, number, kind, room_cpus(options.harm)?);
             let (trial, course) = match self.trial(number, drawn, rate, &mut usual) {
                 // Ctrl-C in its midst: those before it are to be told.
                 Err(_) if self.interrupt.requested() => break,
@@ -261,12 +275,14 @@ impl Ground<'_> {
         }
         let mut guarding = self.under_load(drawn, arrivals.rate, &latencies)?;
         let judged_ns = now_ns();
-        let turns = if self.pools() {
-            Vec::new()
-        } else {
-            guarding.turns(crowd, (number, arrivals.rate), until, &latencies)?
+        let seed = self.options.seed.wrapping_add(1 + u64::from(number));
+        let load = TurnLoad { rate: arrivals.rate, seed };
+        let mut turns = match self.pools() {
+            true => Vec::new(),
+            false => guarding.turns(crowd, load, until, &latencies)?,
         };
         let said = guarding.finish()?;
+        self.afterwards(crowd, (&mut turns, load), until, &latencies)?;
         let moments = watch.finish()?;
         let spans = Spans { start_ns, judged_ns, end_ns: now_ns(), played: !turns.is_empty() };
         if self.pools() {

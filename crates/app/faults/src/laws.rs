@@ -25,7 +25,7 @@ pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
         Law::Alita => {
             matches!(kind, Ways | Memory | Bandwidth | Freezer | Frequency | Duty)
         }
-        Law::Culprit => matches!(kind, Bandwidth | Freezer | Weight),
+        Law::Culprit => matches!(kind, Bandwidth | Freezer | Weight | Idle),
         Law::Quell => !matches!(kind, Cpus | Frequency | Duty),
     }
 }
@@ -171,7 +171,7 @@ fn bearable(view: &View<'_>) -> Option<String> {
     let is_service = |tenant: &Tenant| view.setup.services.iter().any(|s| s.name == *tenant);
     let wrong = |knob: &&Knob| match knob {
         Knob::CpuWeight { tenant } => !is_service(tenant),
-        Knob::CpuBandwidth { tenant } => is_service(tenant),
+        Knob::CpuBandwidth { tenant } | Knob::CpuIdle { tenant } => is_service(tenant),
         _ => false,
     };
     if let Some(knob) = view.engine.standing().keys().find(wrong) {

@@ -4,7 +4,8 @@
 //! of work cannot be cut short, so a slice overshoots by part of a burst; what was worked too much
 //! or too little is carried into the next slice, and the long-run share is exact. The carry is
 //! bounded: a thread that was preempted or frozen neither catches up in a storm nor
-//! pays for time that it did not have.
+//! pays for time that it did not have. With [`Idle::Pace`] only CPU time is work, and more is carried, so
+//! a thread that is preempted all the time uses its share all the same.
 
 use crate::Idle;
 use std::time::Duration;
@@ -16,6 +17,8 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 const LONGEST_SLICE: Duration = Duration::from_secs(1);
 /// Work owed or overdone up to this is evened out (or up to a slice, where that is longer).
 const LARGEST_CARRY: Duration = Duration::from_millis(2);
+/// The same of a thread that keeps its pace.
+const LARGEST_PACED: Duration = Duration::from_millis(25);
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +54,13 @@ impl Duty {
     /// The step at `now` (time since the start, never going back) to work `share` (0..1) of the
     /// time. The share of a slice is the one seen at its begin.
     pub fn next(&mut self, now: Duration, share: f64) -> Step {
-        if self.working {
-            self.due_s -= now.saturating_sub(self.seen).as_secs_f64();
-        }
+        let worked = if self.working { now.saturating_sub(self.seen) } else { Duration::ZERO };
+        self.after(now, worked, share)
+    }
+
+    /// The same, where so much was worked since the last call, whatever time went by.
+    pub fn after(&mut self, now: Duration, worked: Duration, share: f64) -> Step {
+        self.due_s -= worked.as_secs_f64();
         self.seen = now;
         if now >= self.began + self.length {
             self.begin(now, share);
@@ -66,7 +73,8 @@ impl Duty {
     /// which the last slice ran over its end is time in which work was due too.
     fn begin(&mut self, now: Duration, share: f64) {
         let late_s = now.saturating_sub(self.began + self.length).as_secs_f64();
-        let bound = self.length.max(LARGEST_CARRY).as_secs_f64();
+        let largest = if self.idle == Idle::Pace { LARGEST_PACED } else { LARGEST_CARRY };
+        let bound = self.length.max(largest).as_secs_f64();
         self.length = self.slice(share);
         let carry = (self.due_s + share * late_s).clamp(-bound, bound);
         self.due_s = carry + share * self.length.as_secs_f64();
@@ -87,7 +95,7 @@ impl Duty {
 
     fn slice(&self, share: f64) -> Duration {
         match self.idle {
-            Idle::Sleep if share < 1.0 => {
+            Idle::Sleep | Idle::Pace if share < 1.0 => {
                 let needed = SHORTEST_SLEEP.as_secs_f64() / (1.0 - share);
                 let longest = LONGEST_SLICE.as_secs_f64();
                 self.wanted.max(Duration::from_secs_f64(needed.min(longest)))
@@ -187,6 +195,46 @@ mod tests {
         }
         assert!(worked >= Duration::from_micros(2900), "it goes on working: {worked:?}");
         assert!(worked <= Duration::from_micros(7100), "it does not catch up: {worked:?}");
+    }
+
+    #[test]
+    fn who_keeps_its_pace_uses_its_share_though_it_is_preempted_all_the_time() {
+        // Half of the time that it wants to work somebody else has the CPU.
+        for (idle, percent) in [(Idle::Sleep, 20), (Idle::Pace, 40)] {
+            let mut duty = Duty::new(Duration::from_millis(1), idle);
+            let [mut now, mut used, mut worked] = [Duration::ZERO; 3];
+            while now < Duration::from_secs(1) {
+                let step = match idle {
+                    Idle::Pace => duty.after(now, worked, 0.4),
+                    _ => duty.next(now, 0.4),
+                };
+                worked = Duration::ZERO;
+                match step {
+                    Step::Work => {
+                        worked = Duration::from_micros(10);
+                        now += 2 * worked;
+                        used += worked;
+                    }
+                    Step::Idle(rest) => now += rest,
+                }
+            }
+            let found = (used.as_secs_f64() * 100.0 / now.as_secs_f64()).round() as u32;
+            assert_eq!(found, percent, "{idle:?}");
+        }
+    }
+
+    #[test]
+    fn who_keeps_its_pace_and_was_frozen_catches_up_for_a_moment() {
+        let mut duty = Duty::new(Duration::from_millis(1), Idle::Pace);
+        duty.after(Duration::ZERO, Duration::ZERO, 0.5);
+        let (mut now, mut without_pause) = (Duration::from_secs(60), Duration::ZERO);
+        let burst = Duration::from_micros(100);
+        while duty.after(now, burst, 0.5) == Step::Work {
+            now += burst;
+            without_pause += burst;
+        }
+        let ms = without_pause.as_millis();
+        assert!((45..=57).contains(&ms), "25 ms at half a CPU take 50 ms, not {ms}");
     }
 
     proptest! {

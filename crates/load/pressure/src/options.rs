@@ -15,6 +15,10 @@ pub enum Idle {
     Spin,
     /// Gives the CPU away, for a millisecond at least.
     Sleep,
+    /// The same, and what counts as work is CPU time: a thread that was kept from the CPU catches up,
+    /// 25 ms of work at most. So it uses its share of a CPU wherever that is to be had, as work does
+    /// that comes at its own pace.
+    Pace,
 }
 
 impl FromStr for Idle {
@@ -24,10 +28,11 @@ impl FromStr for Idle {
         match text {
             "spin" => Ok(Idle::Spin),
             "sleep" => Ok(Idle::Sleep),
+            "pace" => Ok(Idle::Pace),
             other => Err(PressureError::Option {
                 option: "idle",
                 value: other.chars().take(40).collect(),
-                allowed: "give spin or sleep",
+                allowed: "give spin, sleep or pace",
             }),
         }
     }

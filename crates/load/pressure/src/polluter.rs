@@ -6,8 +6,8 @@ use crate::meter::{Counts, Meter, Slot};
 use crate::report::{SCHEMA, course};
 use crate::worker::{self, Orders};
 use crate::{
-    Duty, End, HugePages, Idle, Intensity, Options, PressureError, Progress, Report, Resource,
-    Sink, Stop, ThreadReport, Timing, hugepages,
+    Duty, End, HugePages, Intensity, Options, PressureError, Progress, Report, Resource, Sink,
+    Stop, ThreadReport, Timing, hugepages,
 };
 use quell_types::Topology;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -99,7 +99,7 @@ fn orders(options: &Options, stop: &Stop) -> Orders {
         plan: options.plan,
         dial: Dial::new(),
         duty: Duty::new(options.plan.slice(slice), options.idle),
-        sleeps: options.idle == Idle::Sleep,
+        idle: options.idle,
         scales: options.resource.scales(),
         limit: Duration::from_secs_f64(options.seconds),
         stop: stop.clone(),

@@ -4,7 +4,7 @@ use crate::dial::{Course, Dial};
 use crate::kernel::Kernel;
 use crate::meter::Slot;
 use crate::resource::Scales;
-use crate::{Duty, Plan, PressureError, Step, Stop, affinity};
+use crate::{Duty, Idle, Plan, PressureError, Step, Stop, affinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +22,7 @@ pub(crate) struct Orders {
     pub(crate) dial: Dial,
     /// A fresh duty cycle.
     pub(crate) duty: Duty,
-    pub(crate) sleeps: bool,
+    pub(crate) idle: Idle,
     /// What intensity scales.
     pub(crate) scales: Scales,
     /// Every thread ends by itself after this.
@@ -40,8 +40,9 @@ impl Orders {
     }
 
     /// What to do at `now` with intensity `share` (0..1).
-    fn step(&self, duty: &mut Duty, now: Duration, share: f64) -> Step {
+    fn step(&self, (duty, used): (&mut Duty, &mut Used), now: Duration, share: f64) -> Step {
         match self.scales {
+            Scales::Time if self.idle == Idle::Pace => duty.after(now, used.take(), share),
             Scales::Time => duty.next(now, share),
             Scales::TogetherInTime => duty.on_the_grid(now, share),
             Scales::Itself => duty.next(now, f64::from(u8::from(share > 0.0))),
@@ -59,6 +60,16 @@ impl Orders {
             }
             std::thread::park_timeout(LOOK);
         }
+    }
+}
+
+/// CPU time of this thread since it was last asked for.
+struct Used(Duration);
+
+impl Used {
+    fn take(&mut self) -> Duration {
+        let now = cpu_time();
+        now.saturating_sub(std::mem::replace(&mut self.0, now))
     }
 }
 
@@ -96,7 +107,7 @@ fn press(
     start: Instant,
     kernel: &mut dyn Kernel,
 ) -> Result<(), String> {
-    let mut duty = orders.duty.clone();
+    let (mut duty, mut used) = (orders.duty.clone(), Used(cpu_time()));
     let mut next_sample = Duration::ZERO;
     let mut now = start.elapsed();
     while !orders.over(now) {
@@ -107,7 +118,7 @@ fn press(
             continue;
         };
         kernel.set_intensity(intensity);
-        match orders.step(&mut duty, now, intensity.share()) {
+        match orders.step((&mut duty, &mut used), now, intensity.share()) {
             Step::Idle(rest) => {
                 give_back(slot, kernel, intensity.share())?;
                 idle(orders, start, now + rest.min(LOOK));
@@ -155,7 +166,7 @@ fn idle(orders: &Orders, start: Instant, until: Duration) {
     let mut now = start.elapsed();
     let set = orders.dial.setting();
     while now < until && !orders.over(now) && orders.dial.setting() == set {
-        if orders.sleeps {
+        if orders.idle != Idle::Spin {
             std::thread::park_timeout(until - now);
         } else {
             for _ in 0..8 {

@@ -150,11 +150,11 @@ fn draw(seed: u64) -> Composition {
     let culprit = dice.below(GROUPS.len() as u64) as usize;
     let member = |(index, group): (usize, &&str)| {
         let innocent = Composition::innocent(&mut dice);
-        let (resource, intensity) = match index == culprit {
-            true => ("bus-lock", 100.0),
-            false => (innocent, 10.0 + 5.0 * dice.below(5) as f64),
+        let (resource, intensity, idle) = match index == culprit {
+            true => ("bus-lock", 100.0, "sleep"),
+            false => (innocent, 10.0 + 5.0 * dice.below(5) as f64, "pace"),
         };
-        Member { group: (*group).to_owned(), resource, intensity, threads: 1, slice: None }
+        Member { group: (*group).to_owned(), resource, intensity, threads: 1, idle, slice: None }
     };
     Composition { members: GROUPS.iter().enumerate().map(member).collect(), culprit: Some(culprit) }
 }

@@ -127,8 +127,13 @@ impl Crowd {
         self.culprit.is_some()
     }
 
+    /// Begins to count everybody's work.
+    pub(super) fn begin(&self) -> Begun {
+        Begun { work: self.work(), at: Instant::now() }
+    }
+
     /// What each group has done so far, in the unit of its work; 0 before the first.
-    pub(super) fn work(&self) -> Vec<u64> {
+    fn work(&self) -> Vec<u64> {
         self.feeds.iter().map(|feed| feed.read().map_or(0, |reading| reading.work)).collect()
     }
 
@@ -158,7 +163,7 @@ impl Crowd {
             let stop = match kind {
                 TurnKind::Guarded => false,
                 TurnKind::Alone => true,
-                TurnKind::Without => Some(index) == self.culprit,
+                TurnKind::Without | TurnKind::Off => Some(index) == self.culprit,
             };
             self.signal(index, stop)
         })
@@ -173,6 +178,23 @@ impl Crowd {
         let signal = if stop { Signal::STOP } else { Signal::CONT };
         kill_process_group(Pid::from_child(&self.children[index]), signal)
             .context("batch work has ended")
+    }
+}
+
+/// What each group had done at a moment.
+#[derive(Debug)]
+pub(super) struct Begun {
+    work: Vec<u64>,
+    at: Instant,
+}
+
+impl Begun {
+    /// What each has done a second since then, in the unit of its work.
+    pub(super) fn per_s(&self, crowd: &Crowd) -> Vec<f64> {
+        let (work, seconds) = (crowd.work(), self.at.elapsed().as_secs_f64());
+        let rate =
+            |(before, after): (&u64, u64)| after.saturating_sub(*before) as f64 / seconds.max(1e-9);
+        self.work.iter().zip(work).map(rate).collect()
     }
 }
 
@@ -204,7 +226,7 @@ pub(super) fn spawn(
 fn work(program: &Path, member: &Member, doors: &[PathBuf], feed: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", ENTER, "quell-trial"]).args(doors).arg("--").arg(program);
-    command.args(["pressure", member.resource, "--idle", "sleep"]);
+    command.args(["pressure", member.resource, "--idle", member.idle]);
     command.args(["--threads", &member.threads.to_string()]);
     command.args(["--intensity", &member.intensity.to_string()]);
     if let Some(slice) = member.slice {

@@ -121,6 +121,9 @@ pub(crate) struct Member {
     pub(crate) intensity: f64,
     /// By how many threads.
     pub(crate) threads: u32,
+    /// What it does between its turns. Innocents keep their pace, so each uses its share of a CPU as
+    /// long as there is one; a culprit is lessened with its share of the time.
+    pub(crate) idle: &'static str,
     /// Length of a slice of its duty cycle; none: as short as a sleep allows.
     pub(crate) slice: Option<Duration>,
 }
@@ -144,6 +147,9 @@ pub(crate) struct Composition {
 
 /// Groups of a trial.
 pub(crate) const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
+/// What an innocent uses of a CPU: so much and some steps more, up to 60 %.
+const LEAST_PERCENT: f64 = 10.0;
+const STEP_PERCENT: f64 = 5.0;
 /// Work that stays within a core.
 const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
 /// Work that leaves it.
@@ -178,8 +184,14 @@ impl Duty {
 }
 
 impl Composition {
-    /// The composition of this number.
-    pub(crate) fn draw(seed: u64, number: u32, (harm, taken): (Harm, Taken)) -> Self {
+    /// The composition of this number. Innocents together want at most so many CPUs: the most that
+    /// one wants is less by 5 % of one until they do.
+    pub(crate) fn draw(
+        seed: u64,
+        number: u32,
+        (harm, taken): (Harm, Taken),
+        room_cpus: f64,
+    ) -> Self {
         let mut dice = Dice::new(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let culprit = (harm != Harm::None).then(|| dice.below(GROUPS.len() as u64) as usize);
         let member = |(index, group): (usize, &&str)| {
@@ -187,18 +199,40 @@ impl Composition {
             let kinds = if guilty && taken == Taken::Memory { &GUILTY } else { &INNOCENT };
             let resource = kinds[dice.below(kinds.len() as u64) as usize];
             let intensity = match (guilty, harm, taken) {
-                (false, ..) => 10 + 5 * dice.below(11),
-                (true, Harm::Little, Taken::Memory) => 20 + 10 * dice.below(6),
-                (true, ..) => 100,
+                (false, ..) => LEAST_PERCENT + STEP_PERCENT * dice.below(11) as f64,
+                (true, Harm::Little, Taken::Memory) => (20 + 10 * dice.below(6)) as f64,
+                (true, ..) => 100.0,
             };
             let threads = match (guilty, taken) {
                 (true, Taken::Cpu) => 2 + dice.below(3) as u32,
                 _ => 1,
             };
-            let (group, intensity) = ((*group).to_owned(), intensity as f64);
-            Member { group, resource, intensity, threads, slice: None }
+            let group = (*group).to_owned();
+            let idle = if guilty { "sleep" } else { "pace" };
+            Member { group, resource, intensity, threads, idle, slice: None }
         };
-        Self { members: GROUPS.iter().enumerate().map(member).collect(), culprit }
+        let members = GROUPS.iter().enumerate().map(member).collect();
+        let mut drawn = Self { members, culprit };
+        while drawn.shrink(room_cpus) {}
+        drawn
+    }
+
+    /// Makes the innocent that wants most want less, unless all together want at most so many CPUs;
+    /// false if nothing is left to do.
+    fn shrink(&mut self, room_cpus: f64) -> bool {
+        let culprit = self.culprit;
+        let innocents = self.members.iter_mut().enumerate();
+        let innocents = innocents.filter(|(index, _)| Some(*index) != culprit).map(|(_, m)| m);
+        let innocents: Vec<&mut Member> = innocents.collect();
+        let wanted_cpus = innocents.iter().map(|m| m.intensity / 100.0).sum::<f64>();
+        let more = |a: &&mut Member, b: &&mut Member| a.intensity.total_cmp(&b.intensity);
+        let most = innocents.into_iter().max_by(more);
+        let Some(most) = most.filter(|most| most.intensity > LEAST_PERCENT) else { return false };
+        let crowded = wanted_cpus > room_cpus + 1e-9;
+        if crowded {
+            most.intensity -= STEP_PERCENT;
+        }
+        crowded
     }
 
     /// Work that stays within a core.
@@ -255,14 +289,14 @@ mod tests {
     #[test]
     fn a_seed_draws_the_same_and_every_group_comes_to_be_the_culprit() {
         let much = (Harm::Much, Taken::Memory);
-        let drawn = |seed, number| Composition::draw(seed, number, much);
+        let drawn = |seed, number| Composition::draw(seed, number, much, 9.0);
         assert_eq!(drawn(7, 3), drawn(7, 3));
         assert_ne!(drawn(7, 3), drawn(8, 3));
         for group in 0..GROUPS.len() {
             assert!((0..60).any(|number| drawn(1, number).culprit == Some(group)), "{group}");
         }
         let none = (Harm::None, Taken::Cpu);
-        for member in (0..60).flat_map(|number| Composition::draw(1, number, none).members) {
+        for member in (0..60).flat_map(|number| Composition::draw(1, number, none, 9.0).members) {
             assert!(INNOCENT.contains(&member.resource), "{member:?}");
             assert!((10.0..=60.0).contains(&member.intensity), "{member:?}");
         }
@@ -270,7 +304,7 @@ mod tests {
 
     #[test]
     fn who_takes_cpus_has_several_threads_and_everybody_else_one() {
-        let drawn = |number| Composition::draw(2, number, (Harm::Much, Taken::Cpu));
+        let drawn = |number| Composition::draw(2, number, (Harm::Much, Taken::Cpu), 9.0);
         let mut counts = std::collections::BTreeSet::new();
         for composition in (0..60).map(drawn) {
             let culprit = composition.culprit.unwrap();
@@ -288,8 +322,25 @@ mod tests {
     }
 
     #[test]
+    fn innocents_leave_room_and_nobody_wants_next_to_nothing() {
+        for number in 0..60 {
+            let drawn = |room| Composition::draw(4, number, (Harm::Much, Taken::Cpu), room);
+            let wants = |drawn: &Composition| -> Vec<f64> {
+                let all = drawn.members.iter().enumerate();
+                let innocent = all.filter(|(index, _)| Some(*index) != drawn.culprit);
+                innocent.map(|(_, member)| member.intensity).collect()
+            };
+            let (much, little, none) = (drawn(9.0), drawn(1.1), drawn(0.0));
+            assert!(wants(&little).iter().sum::<f64>() <= 110.0, "{little:?}");
+            assert!(wants(&little).iter().zip(wants(&much)).all(|(less, all)| *less <= all));
+            assert_eq!(wants(&none), [10.0; 4], "{none:?}");
+            assert_eq!(much.members[much.culprit.unwrap()], none.members[none.culprit.unwrap()]);
+        }
+    }
+
+    #[test]
     fn a_duty_that_is_found_is_that_of_the_culprit_alone() {
-        let before = Composition::draw(2, 0, (Harm::Little, Taken::Cpu));
+        let before = Composition::draw(2, 0, (Harm::Little, Taken::Cpu), 9.0);
         let mut drawn = before.clone();
         drawn.turn_to(Duty::new(2.04));
         let culprit = drawn.culprit.unwrap();

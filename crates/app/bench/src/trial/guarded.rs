@@ -4,11 +4,10 @@ use super::Ground;
 use super::crowd::Crowd;
 use super::draw::Composition;
 use super::harm::Latencies;
+use super::play::TurnLoad;
 use super::turns::{KINDS, ORDER, Turn, TurnKind};
-use super::watch::limit_cpus;
 use crate::guard::{Guard, GuardPlan};
 use anyhow::Context as _;
-use quell_service::Controls;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,15 +18,12 @@ const LOOK: Duration = Duration::from_secs(15);
 /// Where no turns follow, it is looked on for so long after the first name: whom else it names, and
 /// whom it limits.
 const LINGER: Duration = Duration::from_secs(5);
+/// Where turns follow: the limit stands, and for a second it was seen whether CPUs have time left.
+const ANSWERED: Duration = Duration::from_secs(2);
 /// Between two looks at what it says.
 const POLL: Duration = Duration::from_millis(50);
 /// From the first name to the first turn: the limit stands, and what was left behind is answered.
 const SETTLED: Duration = Duration::from_millis(400);
-/// Load of a turn before it counts, and while it does.
-const WARM_S: f64 = 0.2;
-const TURN_S: f64 = 0.9;
-/// What a turn takes besides its load: signals, connections, the last answers.
-const TURN_MARGIN_S: f64 = 0.15;
 
 /// The agent's status, as far as it is looked at.
 #[derive(Debug, Deserialize)]
@@ -104,7 +100,7 @@ impl<'a> Guarding<'a> {
         Ok(Self { ground, guard, status, said: Said::default() })
     }
 
-    /// Waits until somebody is named, or for a while longer, 15 s at most.
+    /// Waits until somebody is named and the law has answered, or for a while longer; 15 s at most.
     pub(super) fn look(&mut self, lingers: bool) -> anyhow::Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < LOOK && self.said.named.is_empty() {
@@ -115,8 +111,9 @@ impl<'a> Guarding<'a> {
             }
         }
         self.said.seconds = begun.elapsed().as_secs_f64();
-        let end = (begun + LOOK).min(Instant::now() + LINGER);
-        while lingers && Instant::now() < end {
+        let more = if lingers { LINGER } else { ANSWERED };
+        let end = (begun + LOOK).min(Instant::now() + more);
+        while Instant::now() < end {
             self.ground.interrupt.sleep(POLL)?;
             self.guard.check_alive()?;
             self.listen()?;
@@ -129,24 +126,23 @@ impl<'a> Guarding<'a> {
     pub(super) fn turns(
         &mut self,
         crowd: &Crowd,
-        (number, rate): (u32, f64),
+        load: TurnLoad,
         until: Instant,
         latencies: &Latencies,
     ) -> anyhow::Result<Vec<Turn>> {
-        let now = Instant::now();
-        let lasts_s = |turns: usize| turns as f64 * (WARM_S + TURN_S + TURN_MARGIN_S);
-        let fits =
-            |turns: &usize| now + SETTLED + Duration::from_secs_f64(lasts_s(*turns)) <= until;
+        let begin = Instant::now() + SETTLED;
+        let fits = |turns: &usize| begin + TurnLoad::lasts(*turns) <= until;
         let count = [ORDER.len(), KINDS].into_iter().find(fits).unwrap_or(0);
         if !crowd.has_culprit() || self.said.named.is_empty() || count == 0 {
             return Ok(Vec::new());
         }
         self.ground.interrupt.sleep(SETTLED)?;
-        // Another trial has other arrivals; all turns of one have the same.
-        let seed = self.ground.options.seed.wrapping_add(1 + u64::from(number));
-        let load = (rate, WARM_S, TURN_S, seed);
-        let mut one = |kind: &TurnKind| self.turn(crowd, *kind, load, latencies);
-        let turns = ORDER[..count].iter().map(&mut one).collect();
+        let one = |kind: &TurnKind| {
+            let turn = self.ground.turn(crowd, *kind, load, latencies)?;
+            self.listen()?;
+            Ok(turn)
+        };
+        let turns = ORDER[..count].iter().map(one).collect();
         crowd.go_on()?;
         turns
     }
@@ -157,30 +153,6 @@ impl<'a> Guarding<'a> {
         self.guard.stop()?;
         self.said.suspected = &self.said.suspected - &self.said.named;
         Ok(self.said)
-    }
-
-    fn turn(
-        &mut self,
-        crowd: &Crowd,
-        kind: TurnKind,
-        load: (f64, f64, f64, u64),
-        latencies: &Latencies,
-    ) -> anyhow::Result<Turn> {
-        crowd.let_run(kind)?;
-        let (before, begun) = (crowd.work(), Instant::now());
-        let run = self.ground.load(load, &Controls::default(), latencies)?;
-        let (after, seconds) = (crowd.work(), begun.elapsed().as_secs_f64());
-        self.ground.interrupt.check()?;
-        self.listen()?;
-        let rate = |(before, after): (&u64, &u64)| after.saturating_sub(*before) as f64 / seconds;
-        Ok(Turn {
-            kind,
-            requests: run.offered,
-            p95_ms: run.sojourn.p95_ms,
-            p99_ms: run.sojourn.p99_ms,
-            work_per_s: before.iter().zip(&after).map(rate).collect(),
-            limit_cpus: self.ground.groups.batch().iter().map(limit_cpus).collect(),
-        })
     }
 
     /// Who is named now was named.

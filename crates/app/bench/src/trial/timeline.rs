@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_course_shows_who_used_what_and_from_when_the_culprit_was_limited() {
-        let drawn = Composition::draw(3, 0, (Harm::Much, Taken::Cpu));
+        let drawn = Composition::draw(3, 0, (Harm::Much, Taken::Cpu), 9.0);
         let culprit = drawn.culprit.unwrap();
         let moment = |at: u64| {
             let mut limit_cpus = vec![None; GROUPS.len()];

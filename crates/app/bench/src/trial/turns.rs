@@ -20,9 +20,11 @@ pub enum TurnKind {
     Alone,
     /// Everybody but the culprit.
     Without,
+    /// The same, once the law has ended.
+    Off,
 }
 
-/// So many kinds there are; the first turns are one of each.
+/// So many kinds there are under the law; the first turns are one of each.
 pub(super) const KINDS: usize = 3;
 
 /// The turns of one trial.
@@ -98,6 +100,9 @@ pub struct Throttling {
     pub p99_control: Option<Ratios>,
     /// Work of each innocent guarded over that with the culprit stopped.
     pub innocents_work_kept: Option<Ratios>,
+    /// The same over that with the culprit stopped and the law ended.
+    #[serde(default)]
+    pub innocents_work_against_off: Option<Ratios>,
     /// Control: the same of one turn with the culprit stopped over another.
     pub innocents_work_control: Option<Ratios>,
 }
@@ -113,7 +118,7 @@ pub(super) struct Played<'a> {
 impl Throttling {
     /// Of these trials.
     pub(super) fn of(trials: &[Played<'_>]) -> Self {
-        use TurnKind::{Alone, Guarded, Without};
+        use TurnKind::{Alone, Guarded, Off, Without};
         type Tail = fn(&Turn) -> f64;
         let (p95, p99): (Tail, Tail) = (|turn| turn.p95_ms, |turn| turn.p99_ms);
         let over = |tail: Tail, other| {
@@ -124,6 +129,7 @@ impl Throttling {
             let of = |trial: &Played<'_>| kinds.map(|kind| trial.control(kind, tail));
             Ratios::of(trials.iter().flat_map(of).flatten())
         };
+        let kept = |other| Ratios::of(trials.iter().flat_map(|trial| trial.work_against(other)));
         Self {
             trials: trials.len() as u32,
             p95_against_alone: over(p95, Alone),
@@ -132,7 +138,8 @@ impl Throttling {
             p99_against_without: over(p99, Without),
             p95_control: control(p95),
             p99_control: control(p99),
-            innocents_work_kept: Ratios::of(trials.iter().flat_map(Played::work_kept)),
+            innocents_work_kept: kept(Without),
+            innocents_work_against_off: kept(Off),
             innocents_work_control: Ratios::of(trials.iter().flat_map(Played::work_control)),
         }
     }
@@ -147,6 +154,7 @@ impl Throttling {
             ("control: p95 of like turns", self.p95_control),
             ("control: p99 of like turns", self.p99_control),
             ("work that innocents kept", self.innocents_work_kept),
+            ("the same over that with the law ended", self.innocents_work_against_off),
             ("control: work of innocents in like turns", self.innocents_work_control),
         ];
         let line = |(what, ratios): (&str, Option<Ratios>)| {
@@ -177,10 +185,15 @@ impl Played<'_> {
         (0..groups).filter(|index| *index != self.culprit)
     }
 
-    fn work_kept(&self) -> Vec<f64> {
-        let work =
-            |kind, index: usize| self.of_kind(kind).map(|t| t.work_per_s[index]).sum::<f64>();
-        let kept = |index| work(TurnKind::Guarded, index) / work(TurnKind::Without, index);
+    /// Work of each innocent guarded over that in turns of another kind.
+    fn work_against(&self, other: TurnKind) -> Vec<f64> {
+        let work = |kind, index: usize| {
+            let (turns, sum) = self
+                .of_kind(kind)
+                .fold((0.0, 0.0), |(turns, sum), turn| (turns + 1.0, sum + turn.work_per_s[index]));
+            sum / turns
+        };
+        let kept = |index| work(TurnKind::Guarded, index) / work(other, index);
         self.innocents().map(kept).collect()
     }
 
@@ -201,7 +214,7 @@ mod tests {
 
     #[test]
     fn like_turns_are_compared_in_pairs_and_the_culprits_work_does_not_count() {
-        use TurnKind::{Alone, Guarded, Without};
+        use TurnKind::{Alone, Guarded, Off, Without};
         let tails = [(Guarded, 6.0), (Alone, 4.0), (Without, 5.0)];
         let later = [(Without, 5.0), (Alone, 4.0), (Guarded, 8.0)];
         let of = |(kind, p95)| turn(kind, p95, if kind == Guarded { 9.0 } else { 10.0 });
@@ -211,6 +224,7 @@ mod tests {
         let first = Throttling::of(&[Played { turns: &turns[..KINDS], culprit: 1 }]);
         assert_eq!(first.p95_against_alone.map(|ratios| ratios.pairs), Some(1));
         assert_eq!(first.p95_control, None, "one of a kind has nothing to be compared with");
+        assert_eq!(first.innocents_work_against_off, None);
         let all = Throttling::of(&[Played { turns: &turns, culprit: 1 }]);
         let (alone, control) = (all.p95_against_alone.unwrap(), all.p95_control.unwrap());
         assert!((alone.mean - 3.0_f64.sqrt()).abs() < 1e-9 && alone.pairs == 2, "{alone:?}");
@@ -219,6 +233,11 @@ mod tests {
         assert!((control.mean - 0.75_f64.powf(1.0 / 3.0)).abs() < 1e-9, "{control:?}");
         let kept = all.innocents_work_kept.unwrap();
         assert!((kept.mean - 0.9).abs() < 1e-9 && kept.pairs == 2, "{kept:?}");
+        let off = turns.iter().cloned().chain([turn(Off, 5.0, 12.0), turn(Off, 5.0, 18.0)]);
+        let off = Throttling::of(&[Played { turns: &off.collect::<Vec<_>>(), culprit: 1 }]);
+        let against = off.innocents_work_against_off.unwrap();
+        assert!((against.mean - 0.6).abs() < 1e-9, "{against:?}");
+        assert_eq!(Throttling { innocents_work_against_off: None, ..off }, all);
         assert!(all.in_words().contains("work that innocents kept: 0.90 (0.90–0.90, 2 pairs)"));
     }
 

@@ -33,8 +33,9 @@
 //! Without CPU bandwidth a culprit is named and not limited. See `who` for the rest.
 //!
 //! **Invariants**, checked after every step of every fault run (`quell-faults`). Only CPU bandwidth
-//! is written of groups, and only of those that were named, and only weights of services; nobody is
-//! limited to less than `least_cpus`; services are never limited.
+//! is written of groups, and only of those that were named, only weights of services, and the idle
+//! class of batch only while a service is served first; nobody is limited to less than `least_cpus`;
+//! services are never limited.
 //!
 //! | rule | when | what |
 //! |---|---|---|
@@ -42,8 +43,8 @@
 //! | `look`, `look-now`, `relieve`, `burst` | a question is open | see `who` |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
-//! | `served-first` | somebody is limited for its sake, and CPUs have time left | the victim's weight |
-//! | `served-again`, `no-room` | nobody is any more; no time is left, or nobody sees that | its weight is as it was |
+//! | `served-first` | somebody is limited for its sake, and CPUs have time left | the victim's weight, the idle class of batch |
+//! | `served-again`, `no-room` | nobody is any more; no time is left, or nobody sees that | they are as they were |
 //! | `idle` | used less than half of its budget for 10 s, or for three times as long as its bursts are apart | the same |
 //!
 //! Source; issue "Name the polluter and limit only it" (duty steering).
@@ -85,6 +86,9 @@ pub struct CulpritParams {
     /// Weight of a victim while somebody is limited for its sake and CPUs have time left: it is served
     /// first. 100 is the usual weight, and changes nothing.
     pub victim_weight: u32,
+    /// Whether batch groups that are not spared are in the idle class meanwhile. Work that comes at
+    /// its own pace is done all the same, somewhat later; who sleeps by the clock does less.
+    pub batch_idle: bool,
     /// Whether a reporter tells what a culprit takes: short bursts on a CPU that is idle, at most
     /// 1 % of it. For `quell who` too.
     pub reporters: bool,
@@ -101,6 +105,7 @@ impl Default for CulpritParams {
             held_share_frac: 0.01,
             spared: Vec::new(),
             victim_weight: 10_000,
+            batch_idle: true,
             reporters: true,
         }
     }
@@ -158,7 +163,7 @@ impl Culprit {
         for finding in self.who.findings().values() {
             for culprit in finding.culprits.iter().filter(|c| c.status == Standing::Named) {
                 let name = &culprit.workload;
-                let spared = self.params.spared.iter().any(|spared| spared == name.as_str());
+                let spared = self.spares(name);
                 let Some(used) = used_cpus(seen, name).filter(|_| !spared) else { continue };
                 if !setup.controls(&Knob::CpuBandwidth { tenant: name.clone() }) {
                     continue;
@@ -203,22 +208,40 @@ impl Culprit {
         findings.into_iter().filter(|(_, f)| named(f)).map(|(victim, _)| victim).collect()
     }
 
-    /// Raises and gives back the weights of victims.
+    fn spares(&self, name: &Tenant) -> bool {
+        self.params.spared.iter().any(|spared| spared == name.as_str())
+    }
+
+    /// Serves victims first, and again as they were.
     fn serve(&mut self, setup: &Setup, seen: &Observation) {
-        if self.params.victim_weight <= USUAL_WEIGHT {
-            return;
+        let told = self.first.follow(seen);
+        for (victim, serve) in &told {
+            let knob = Knob::CpuWeight { tenant: victim.clone() };
+            let to = Setting::Weight(self.params.victim_weight);
+            self.turn(setup, (knob, to), *serve, self.params.victim_weight > USUAL_WEIGHT);
         }
-        for (victim, serve) in self.first.follow(seen) {
-            let knob = Knob::CpuWeight { tenant: victim };
-            match serve {
-                Serve::First(used_frac) => {
-                    let inputs = vec![Input::new("used_frac", used_frac)];
-                    let to = Setting::Weight(self.params.victim_weight);
-                    self.ledger.set(setup, knob, to, &Reason::polluter("served-first", inputs));
-                }
-                Serve::AsUsual(rule) => {
-                    self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
-                }
+        // There is room for all victims, or for none: one that is served first decides.
+        let first = |serve: &Serve| matches!(serve, Serve::First(_));
+        let all = || told.iter().map(|(_, serve)| *serve);
+        let Some(serve) = all().find(first).or_else(|| all().next()) else { return };
+        let batch = setup.batch.iter().map(|batch| &batch.name);
+        let lent: Vec<Tenant> = batch.filter(|name| !self.spares(name)).cloned().collect();
+        for tenant in lent {
+            let idle = (Knob::CpuIdle { tenant }, Setting::Flag(true));
+            self.turn(setup, idle, serve, self.params.batch_idle);
+        }
+    }
+
+    /// Sets what serves first, or gives it back.
+    fn turn(&mut self, setup: &Setup, (knob, to): (Knob, Setting), serve: Serve, wanted: bool) {
+        match serve {
+            Serve::First(used_frac) if wanted => {
+                let inputs = vec![Input::new("used_frac", used_frac)];
+                self.ledger.set(setup, knob, to, &Reason::polluter("served-first", inputs));
+            }
+            Serve::First(_) => {}
+            Serve::AsUsual(rule) => {
+                self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
             }
         }
     }

@@ -67,6 +67,15 @@ fn whom_the_configuration_spares_is_named_and_not_limited() {
     assert!(limited(&world).is_empty());
 }
 
+/// Groups that are in the idle class now.
+fn lent(world: &World<Culprit>) -> Vec<&'static str> {
+    let idle = |group: &&str| {
+        let knob = Knob::CpuIdle { tenant: (*group).into() };
+        world.standing.settings.get(&knob) == Some(&Setting::Flag(true))
+    };
+    GROUPS.into_iter().filter(idle).collect()
+}
+
 fn weight(world: &World<Culprit>) -> Option<u32> {
     match world.standing.settings.get(&Knob::CpuWeight { tenant: "web".into() }) {
         Some(Setting::Weight(weight)) => Some(*weight),
@@ -83,6 +92,8 @@ fn the_victim_is_served_first_only_while_somebody_is_limited_for_its_sake() {
         first += u32::from(weight(&world).is_some());
         limits += u32::from(limited(&world) == ["c"]);
         assert!(weight(&world).is_none() || limited(&world) == ["c"]);
+        let all: &[&str] = if weight(&world).is_some() { &GROUPS } else { &[] };
+        assert_eq!(lent(&world), all, "the idle class, just as long");
     }
     assert!(limits > 1000 && first > limits * 8 / 10, "{first} of {limits} steps");
     assert!(world.standing.rules.iter().any(|rule| rule == "served-again"));
@@ -90,10 +101,20 @@ fn the_victim_is_served_first_only_while_somebody_is_limited_for_its_sake() {
 
 #[test]
 fn the_usual_weight_serves_nobody_first() {
-    let params = CulpritParams { victim_weight: 100, ..CulpritParams::default() };
+    let params = CulpritParams { victim_weight: 100, batch_idle: false, ..<_>::default() };
     let mut world = World::new(Culprit::new(params), &[("c", 0.5)], 6);
     world.run(12.0);
-    assert_eq!((limited(&world), weight(&world)), (vec!["c"], None));
+    assert_eq!((limited(&world), weight(&world), lent(&world)), (vec!["c"], None, vec![]));
+}
+
+#[test]
+fn who_is_spared_stays_in_its_class() {
+    let params = CulpritParams { spared: vec!["a".into()], ..CulpritParams::default() };
+    let mut world = World::new(Culprit::new(params), &[("c", 0.5)], 6);
+    world.run(12.0);
+    assert_eq!(limited(&world), ["c"]);
+    let others: Vec<&str> = GROUPS.into_iter().filter(|group| *group != "a").collect();
+    assert_eq!(lent(&world), others);
 }
 
 #[test]

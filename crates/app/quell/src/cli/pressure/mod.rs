@@ -53,7 +53,8 @@ pub(crate) struct Args {
     /// For how long; 10 if left out, for bus-lock 0.5.
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// What happens in the idle part of a slice: spin or sleep.
+    /// What happens in the idle part of a slice: spin, sleep, or pace (sleep, and catch up on CPU
+    /// time that others took).
     #[arg(long, default_value = "spin", value_name = "HOW")]
     idle: Idle,
     /// Length of a slice of the duty cycle, in seconds; 0.001 if left out, longer where a sleep of a
