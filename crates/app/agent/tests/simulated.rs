@@ -36,7 +36,7 @@ struct Run {
     /// Actions that the server refused, with the reason.
     refused: Vec<String>,
     /// Knobs that the law turned.
-    turned: usize,
+    turned: BTreeSet<Knob>,
     journal: String,
 }
 
@@ -85,7 +85,6 @@ fn play(law: Law, scene: &Scene, seconds: usize) -> Run {
     let batch_cpus = (batch_ns(&mut server) - from_ns) as f64 / 1e9 / (seconds - WARM_S) as f64;
     server.restore().unwrap();
     assert_eq!(server.sample(STEP, Scope::Full).unwrap().knobs, found, "{law:?}");
-    let turned = turned.len();
     Run {
         kept: good as f64 / f64::from(windows),
         batch_cpus,
@@ -126,7 +125,7 @@ fn on_every_kind_of_machine_laws_ask_for_what_is_there_and_every_knob_comes_back
                 run.refused.retain(|why| !why.contains("no class of service is left"));
             }
             assert_eq!(run.refused, Vec::<String>::new(), "{law:?} on {machine}");
-            let turned = run.turned;
+            let turned = run.turned.len();
             // Whether they find somebody or some ways so soon depends on the machine.
             let may = law.limits_polluters() || law == Law::StaticWays;
             assert!(may || (turned > 0) == (law != Law::None), "{law:?} on {machine}: {turned}");
@@ -141,8 +140,12 @@ fn only_the_culprit_is_limited() {
     scene.services[0].load = Load::Constant(1_000.0);
     let innocent = sleeper(&mut scene, "innocent", 0.3);
     scene.batch.push(innocent);
+    // The culprit's bandwidth; and while the victim is served first its weight, and batch's class.
+    let first = [Knob::CpuWeight { tenant: "search".into() }].into_iter();
+    let batch = ["stream-dram", "innocent"].map(|t| Knob::CpuIdle { tenant: t.into() });
+    let limit = Knob::CpuBandwidth { tenant: "stream-dram".into() };
     let turned = play(Law::Culprit, &scene, 90).turned;
-    assert_eq!(turned, 2, "the stream's bandwidth, and the weight of whom it hurts");
+    assert_eq!(turned, first.chain(batch).chain([limit]).collect());
     scene.batch = ["another", "third"].map(|name| sleeper(&mut scene, name, 0.3)).into();
-    assert_eq!(play(Law::Culprit, &scene, 90).turned, 0, "innocents alone");
+    assert_eq!(play(Law::Culprit, &scene, 90).turned, BTreeSet::new(), "innocents alone");
 }
