@@ -7,6 +7,7 @@ seq 1 400000 | awk 'BEGIN { srand(7) }
   { printf "%d %d name%d\n", $1, int(rand() * 1000000), int(rand() * 50000) }' > lines.txt
 head -c 4000000 lines.txt > some.txt
 head -c 1000000 lines.txt > few.txt
+head -c 400000 lines.txt > fewer.txt
 awk '{ print $1 "," $2 "," $3 }' lines.txt > lines.csv
 awk 'BEGIN { print "[" }
   NR <= 20000 { printf "%s{\"id\": %d, \"v\": %d, \"name\": \"%s\"}\n", (NR > 1 ? "," : ""), $1, $2, $3 }

@@ -3,10 +3,10 @@
 //!
 //! A service under an open-loop load is watched while one cause at a time is turned on and off, in
 //! the order ABBA, so that what drifts steadily cancels out. Compared are adjacent turns: the
-//! service's CPU time per answered request, and the sojourn that its clients see. A cause that only
-//! makes requests wait (integer loops at the service's weight, more requests) should move the
-//! second alone; one that makes the work itself dearer (bus locks, a shared cache that is taken
-//! away) should move the first.
+//! service's CPU time per answered request, how long its threads were ready and had no CPU, and the
+//! sojourn that its clients see. A cause that only makes requests wait (integer loops at the
+//! service's weight, more requests) should move the second and third alone; one that makes the work
+//! itself dearer (bus locks, a shared cache that is taken away) should move the first.
 //!
 //! Idle-class integer loops keep all CPUs awake in both turns unless this is declined: a CPU that
 //! halts wakes up at a cost that the hypervisor charges to whoever runs next, and any neighbour
@@ -174,6 +174,11 @@ impl Ground<'_> {
         })
     }
 
+    fn meter(&self) -> anyhow::Result<turns::Meter> {
+        let procs = self.groups.doors(SERVICE)?.into_iter().next().context("it is in no group")?;
+        Ok(turns::Meter::new(CpuUsage::new(self.groups.get(SERVICE)?), procs))
+    }
+
     fn turns(
         &self,
         cause: Cause,
@@ -185,7 +190,7 @@ impl Ground<'_> {
         let doors = self.groups.doors(CAUSE)?;
         let program = &self.options.program;
         let mut source = Source::arm(cause, program, &doors, cpus()?, (controls, rates))?;
-        let mut meter = turns::Meter::new(CpuUsage::new(self.groups.get(SERVICE)?));
+        let mut meter = self.meter()?;
         for turn in 0..2 * pairs {
             let on = matches!(turn % 4, 0 | 3);
             source.turn(on)?;

@@ -14,6 +14,9 @@
 //! before and after count together. The duty of one who takes the CPU is found beside the groups
 //! that were drawn, with Quell off, before the trial begins (`search.rs`).
 //!
+//! Where the service has CPUs of its own (`--apart`), nobody can hurt it by taking one: what harm there
+//! is comes by caches and memory.
+//!
 //! A control (`--control`) plays the turns with Quell off and stops nobody: the harm that it finds is
 //! chance.
 
@@ -60,7 +63,7 @@ use std::time::{Duration, Instant};
 use timeline::{Course, Spans};
 use watch::watch;
 
-/// Load of the service before it is slowed, as a share of all CPUs.
+/// Load of the service before it is slowed, as a share of the CPUs that it may use.
 const LOAD_FRAC: f64 = 0.3;
 /// The service and all innocents want at most this share of all CPUs: who is innocent leaves room.
 const WANTED_FRAC: f64 = 0.85;
@@ -94,6 +97,8 @@ pub struct TrialOptions {
     pub harm: Harm,
     /// What it takes.
     pub taken: Taken,
+    /// The service has CPUs for itself, and batch the others: who hurts it, hurts by memory alone.
+    pub apart: bool,
     /// What is drawn.
     pub seed: u64,
     /// Nothing is tried: the culprit is never stopped, so that all harm that is measured is chance.
@@ -119,10 +124,14 @@ pub fn trial(
     crate::run::after_the_dead();
     let folder = RunFolder::make()?;
     let groups = TrialGroups::make(folder.name())?;
+    if options.apart {
+        groups.part()?;
+    }
     let bench = service::start_in(&options.program, &groups.service_doors(), &options.service)?;
     let ground = Ground { options, interrupt, folder: &folder, groups: &groups, bench: &bench };
     let rate = ground.rate()?;
-    say(&format!("{rate:.0} requests/s are {:.0} % of the machine", 100.0 * LOAD_FRAC));
+    let of = if options.apart { "the service's CPUs" } else { "the machine" };
+    say(&format!("{rate:.0} requests/s are {:.0} % of {of}", 100.0 * LOAD_FRAC));
     ground.trials(rate, say)
 }
 
@@ -133,6 +142,11 @@ impl TrialOptions {
             !self.control || self.harm != Harm::None,
             "--control: give a class of harm with a culprit"
         );
+        anyhow::ensure!(
+            !self.apart || self.taken == Taken::Memory,
+            "--apart: who takes CPUs takes none of the service's there; give --taken memory"
+        );
+        anyhow::ensure!(!self.apart || cpus()? > 1, "--apart: two CPUs at least");
         anyhow::ensure!(
             rustix::process::geteuid().is_root(),
             "this makes control groups and loads eBPF programs: run it as root"
@@ -152,10 +166,23 @@ impl TrialOptions {
     }
 }
 
-/// What innocents may want together, so that beside them alone the service has room.
-fn room_cpus(harm: Harm) -> anyhow::Result<f64> {
-    let wanted = if harm == Harm::Little { WANTED_LITTLE_FRAC } else { WANTED_FRAC };
-    Ok((wanted - LOAD_FRAC) * std::thread::available_parallelism()?.get() as f64)
+/// What innocents may want together, so that beside them alone the service has room; where batch has
+/// CPUs of its own, so that half of these are the culprit's.
+fn room_cpus(options: &TrialOptions) -> anyhow::Result<f64> {
+    if options.apart {
+        return Ok((cpus()? - service_cpus(options)?) as f64 / 2.0);
+    }
+    let wanted = if options.harm == Harm::Little { WANTED_LITTLE_FRAC } else { WANTED_FRAC };
+    Ok((wanted - LOAD_FRAC) * cpus()? as f64)
+}
+
+/// The CPUs that the service may use: all, or the first half.
+fn service_cpus(options: &TrialOptions) -> anyhow::Result<usize> {
+    Ok(if options.apart { cpus()? / 2 } else { cpus()? })
+}
+
+fn cpus() -> anyhow::Result<usize> {
+    Ok(std::thread::available_parallelism()?.get())
 }
 
 /// What all trials share.
@@ -177,8 +204,7 @@ impl Ground<'_> {
         let used_s = (cpu.read()?.saturating_sub(before)) as f64 / 1e9;
         let answered = (run.answered + run.warmup_requests) as f64;
         anyhow::ensure!(used_s > 0.0 && answered > 0.0, "the service answered nothing");
-        let cpus = std::thread::available_parallelism()?.get() as f64;
-        Ok(LOAD_FRAC * cpus * answered / used_s)
+        Ok(LOAD_FRAC * service_cpus(self.options)? as f64 * answered / used_s)
     }
 
     /// All trials, until enough of them count or the end is asked for.
@@ -191,7 +217,7 @@ impl Ground<'_> {
                 break;
             }
             let kind = (options.harm, options.taken);
-            let drawn = Composition::draw(options.seed, number, kind, room_cpus(options.harm)?);
+            let drawn = Composition::draw(options.seed, number, kind, room_cpus(options)?);
             let (trial, course) = match self.trial(number, drawn, rate, &mut usual) {
                 // Ctrl-C in its midst: those before it are to be told.
                 Err(_) if self.interrupt.requested() => break,

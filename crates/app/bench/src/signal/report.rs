@@ -33,6 +33,10 @@ pub struct SignalRow {
     pub pairs: usize,
     /// CPU time per answered request; none without pairs.
     pub cpu_per_request_ratio: Option<Quartiles>,
+    /// Time that the service's threads were ready and had no CPU, for each answered request; none
+    /// without pairs.
+    #[serde(default)]
+    pub wait_per_request_ratio: Option<Quartiles>,
     /// Mean sojourn from the scheduled arrival; none without pairs.
     pub sojourn_ratio: Option<Quartiles>,
     /// Answered requests per second; none without pairs.
@@ -77,6 +81,7 @@ impl SignalRow {
             cause,
             pairs: pairs.len(),
             cpu_per_request_ratio: ratio(|outcome| outcome.cpu_per_request_s),
+            wait_per_request_ratio: ratio(|outcome| outcome.wait_per_request_s),
             sojourn_ratio: ratio(|outcome| outcome.sojourn_ms),
             rate_ratio: ratio(|outcome| outcome.qps),
         }
@@ -85,9 +90,10 @@ impl SignalRow {
     pub(super) fn in_words(&self) -> String {
         let words = |ratio: Option<Quartiles>| ratio.map_or("-".into(), Quartiles::in_words);
         format!(
-            "{}: CPU time per request {}, sojourn {}, {} pairs",
+            "{}: CPU time per request {}, wait for a CPU {}, sojourn {}, {} pairs",
             self.cause,
             words(self.cpu_per_request_ratio),
+            words(self.wait_per_request_ratio),
             words(self.sojourn_ratio),
             self.pairs
         )
@@ -103,17 +109,22 @@ impl SignalReport {
     /// As a table: medians with quartiles.
     #[must_use]
     pub fn table(&self) -> Table {
-        let columns = ["cause", "CPU time per request", "sojourn", "rate", "pairs>"];
+        let columns = ["cause", "CPU time per request", "wait for a CPU", "sojourn", "rate", "pairs>"];
         let mut table = Table::new("With the cause over without it", &columns);
         let cell = |ratio: Option<Quartiles>| match ratio {
             Some(ratio) => Cell::from(ratio.in_words()),
             None => Cell::Missing("nothing was answered in these turns".to_owned()),
         };
         for row in &self.rows {
-            let ratios = [row.cpu_per_request_ratio, row.sojourn_ratio, row.rate_ratio].map(cell);
+            let ratios = [
+                row.cpu_per_request_ratio,
+                row.wait_per_request_ratio,
+                row.sojourn_ratio,
+                row.rate_ratio,
+            ];
             let ends = (Cell::from(row.cause.name()), Cell::number(row.pairs as f64, 0));
-            let [cpu, sojourn, rate] = ratios;
-            table.push([ends.0, cpu, sojourn, rate, ends.1]);
+            let [cpu, wait, sojourn, rate] = ratios.map(cell);
+            table.push([ends.0, cpu, wait, sojourn, rate, ends.1]);
         }
         if let Some(ratio) = self.neighbour_slowdown_ratio {
             let note = format!("a stream on another CPU slows cache accesses {ratio:.2} times");
@@ -139,7 +150,12 @@ mod tests {
     #[test]
     fn a_row_is_on_over_off() {
         let outcome =
-            |cpu_per_request_s, sojourn_ms| Outcome { cpu_per_request_s, sojourn_ms, qps: 100.0 };
+            |cpu_per_request_s, sojourn_ms| Outcome {
+                cpu_per_request_s,
+                wait_per_request_s: sojourn_ms,
+                sojourn_ms,
+                qps: 100.0,
+            };
         let row = SignalRow::of(Cause::Cpu, &[(outcome(2.0, 9.0), outcome(1.0, 3.0))]);
         assert_eq!(row.cpu_per_request_ratio.map(|q| q.median), Some(2.0));
         assert_eq!(row.sojourn_ratio.map(|q| q.median), Some(3.0));

@@ -1,7 +1,9 @@
 //! What a turn cost, and what its clients saw.
 
+use crate::cost::waited_ns;
 use quell_cgroup::CpuUsage;
 use quell_service::{Window, now_ns};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// From turning a cause on or off to the beginning of the turn that is counted.
@@ -14,6 +16,7 @@ pub(super) struct Turn {
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
     pub(super) cpu_ns: u64,
+    pub(super) waited_ns: u64,
 }
 
 /// What came of a turn.
@@ -21,6 +24,8 @@ pub(super) struct Turn {
 pub(super) struct Outcome {
     /// CPU time of an answered request, in seconds.
     pub(super) cpu_per_request_s: f64,
+    /// Time that its threads were ready and had no CPU, for each answered request, in seconds.
+    pub(super) wait_per_request_s: f64,
     /// Mean sojourn from the scheduled arrival, in milliseconds.
     pub(super) sojourn_ms: f64,
     /// Answered requests per second.
@@ -30,12 +35,14 @@ pub(super) struct Outcome {
 /// Counts turns of a service.
 pub(super) struct Meter {
     cpu: CpuUsage,
+    procs: PathBuf,
     turns: Vec<Turn>,
 }
 
 impl Meter {
-    pub(super) fn new(cpu: CpuUsage) -> Self {
-        Self { cpu, turns: Vec::new() }
+    /// Over a group: its CPU time, and the file that lists its processes.
+    pub(super) fn new(cpu: CpuUsage, procs: PathBuf) -> Self {
+        Self { cpu, procs, turns: Vec::new() }
     }
 
     pub(super) fn turn(
@@ -43,10 +50,12 @@ impl Meter {
         on: bool,
         wait: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let (from_ns, before) = (now_ns(), self.cpu.read()?);
+        let (waited, from_ns, before) = (waited_ns(&self.procs), now_ns(), self.cpu.read()?);
         wait()?;
         let (to_ns, after) = (now_ns(), self.cpu.read()?);
-        self.turns.push(Turn { on, from_ns, to_ns, cpu_ns: after.saturating_sub(before) });
+        let waited_ns = waited_ns(&self.procs).saturating_sub(waited);
+        let cpu_ns = after.saturating_sub(before);
+        self.turns.push(Turn { on, from_ns, to_ns, cpu_ns, waited_ns });
         Ok(())
     }
 
@@ -79,6 +88,7 @@ fn outcome(turn: &Turn, windows: &[Window]) -> Option<Outcome> {
     let seconds = turn.to_ns.saturating_sub(turn.from_ns) as f64 / 1e9;
     (answered > 0.0 && seconds > 0.0).then(|| Outcome {
         cpu_per_request_s: turn.cpu_ns as f64 / 1e9 / answered,
+        wait_per_request_s: turn.waited_ns as f64 / 1e9 / answered,
         sojourn_ms: waited_ms / answered,
         qps: answered / seconds,
     })
@@ -110,7 +120,13 @@ mod tests {
 
     fn turn(on: bool, from_ms: u64, to_ms: u64, cpu_ms: u64) -> Turn {
         let ns = |ms: u64| ms * 1_000_000;
-        Turn { on, from_ns: ns(from_ms), to_ns: ns(to_ms), cpu_ns: ns(cpu_ms) }
+        Turn {
+            on,
+            from_ns: ns(from_ms),
+            to_ns: ns(to_ms),
+            cpu_ns: ns(cpu_ms),
+            waited_ns: ns(2 * cpu_ms),
+        }
     }
 
     #[test]
@@ -118,6 +134,7 @@ mod tests {
         let windows = [window(0, 20, 1.0), window(50, 10, 2.0), window(100, 40, 9.0)];
         let seen = outcome(&turn(true, 25, 100, 30), &windows).unwrap();
         assert!((seen.cpu_per_request_s - 0.0015).abs() < 1e-9, "{seen:?}");
+        assert!((seen.wait_per_request_s - 0.003).abs() < 1e-9, "{seen:?}");
         assert!((seen.sojourn_ms - 1.5).abs() < 1e-9, "{seen:?}");
         assert!((seen.qps - 20.0 / 0.075).abs() < 1e-6, "{seen:?}");
     }

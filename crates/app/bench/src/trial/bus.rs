@@ -98,6 +98,7 @@ impl BusTrialOptions {
             trials: 1,
             harm: Harm::Much,
             taken: Taken::Memory,
+            apart: false,
             seed: self.seed,
             control: false,
             service: self.service.clone(),

@@ -5,8 +5,9 @@ use super::turns::TurnKind;
 use crate::service::ENTER;
 use crate::ui::Interrupt;
 use anyhow::Context as _;
-use quell_cgroup::{Group, Layout, create, remove};
-use quell_pressure::FeedReader;
+use quell_cgroup::{CpusKnob, Exclusivity, Group, GroupKnob as _, Layout, create, remove};
+use quell_pressure::{FeedReader, allowed_cpus};
+use quell_types::{CpuSet, Setting};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,20 @@ impl TrialGroups {
         let batch = GROUPS.iter().map(|group| make(&format!("quell-batch-{group}")));
         let batch = batch.collect::<anyhow::Result<_>>()?;
         Ok(Self { layout, home, service, batch })
+    }
+
+    /// The service has the first half of the CPUs that this process may use for itself, batch the
+    /// others.
+    pub(super) fn part(&self) -> anyhow::Result<()> {
+        let all = allowed_cpus()?;
+        let own = all.first(all.len() / 2);
+        let put = |group: &Group, cpus: &CpuSet| {
+            let knob = CpusKnob::new(group, Exclusivity::Shared)?;
+            knob.write(&Setting::Cpus(cpus.clone())).context("cannot give groups CPUs of their own")
+        };
+        put(&self.service, &own)?;
+        let others = all.difference(&own);
+        self.batch.iter().try_for_each(|group| put(group, &others))
     }
 
     pub(super) fn service(&self) -> &Group {

@@ -25,6 +25,9 @@ pub struct TrialReport {
     /// What the culprit takes.
     #[serde(default)]
     pub taken: Taken,
+    /// Whether the service had CPUs of its own, so that harm came by memory alone.
+    #[serde(default)]
+    pub apart: bool,
     /// What harm is, in words; the same in all classes.
     #[serde(default)]
     pub harm_definition: String,
@@ -90,7 +93,7 @@ pub struct TrialReport {
 impl TrialReport {
     pub(super) fn new(options: &TrialOptions) -> Self {
         let report = Self::of(options.harm, options.taken, options.seed);
-        Self { harm_definition: HARM_DEFINITION.to_owned(), ..report }
+        Self { apart: options.apart, harm_definition: HARM_DEFINITION.to_owned(), ..report }
     }
 
     fn of(harm: Harm, taken: Taken, seed: u64) -> Self {
@@ -98,6 +101,7 @@ impl TrialReport {
             schema: TRIAL_SCHEMA.into(),
             harm,
             taken,
+            apart: false,
             harm_definition: String::new(),
             seed,
             trials: 0,

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
     /// Profiles, predicts and measures all pairs of the programs in this file: one a line, as
-    /// `name: program arguments`.
+    /// `name: program arguments`, quoted as in a shell.
     #[arg(long, value_name = "LIST", conflicts_with = "profiles")]
     check: Option<PathBuf>,
     /// check: windows beside each neighbour; what others on the host do falls out with many.

@@ -43,6 +43,7 @@ enum What {
 Examples:
   quell trial polluter --trials 20
   quell trial polluter --trials 20 --taken cpu
+  quell trial polluter --trials 20 --apart
   quell trial polluter --trials 60 --taken cpu --harm 1.05..1.2
   quell trial polluter --trials 10 --taken cpu --harm 1.05..1.2 --control
   quell trial polluter --trials 60 --harm none --seed 3 --json none.json
@@ -58,6 +59,10 @@ struct Polluter {
     /// sleep, or that work in short turns where little harm is wanted).
     #[arg(long, value_name = "WHAT", default_value_t)]
     taken: Taken,
+    /// The service has half of the CPUs for itself and batch the others, so that who hurts it hurts
+    /// by caches and memory alone.
+    #[arg(long)]
+    apart: bool,
     /// What is drawn.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -91,6 +96,7 @@ fn run_polluter(polluter: &Polluter) -> anyhow::Result<()> {
         trials: polluter.trials,
         harm: polluter.harm,
         taken: polluter.taken,
+        apart: polluter.apart,
         seed: polluter.seed,
         control: polluter.control,
         service: polluter.service.spec(),

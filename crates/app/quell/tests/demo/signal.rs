@@ -30,8 +30,9 @@ fn causes_are_turned_on_and_off_and_nothing_stays() {
     // The rate was doubled in one and left in the other.
     assert!(load.rate_ratio.unwrap().median > 1.5, "{text}");
     assert!(cpu.rate_ratio.unwrap().median < 1.5, "{text}");
-    // Integer loops at its own weight on every CPU cannot but make it wait.
-    assert!(cpu.sojourn_ratio.unwrap().median > 1.0, "{text}");
+    // Integer loops at its own weight on every CPU cannot but make it wait for one. What clients see
+    // of that hangs on the host, too: where requests cost milliseconds, its own changes hide it.
+    assert!(cpu.wait_per_request_ratio.unwrap().median > 1.0, "{text}");
     let name = format!("quell-demo-{pid}");
     assert!(!std::path::Path::new("/run").join(&name).exists());
     assert!(!std::path::Path::new("/sys/fs/cgroup/cpu").join(&name).exists());

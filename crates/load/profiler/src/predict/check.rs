@@ -35,11 +35,25 @@ pub struct CheckOptions {
     pub window: Duration,
 }
 
-/// The programs of a list: one a line, `name: program arguments…`, with `#` before remarks. Words
-/// are parted by spaces; who needs more writes `sh -c` in a script of its own.
+/// The words of a command, parted by spaces and quoted as in a shell. No shell runs: nothing is
+/// expanded; who wants that writes `sh -c '…'`.
 ///
 /// # Errors
-/// A line without a name or a program; a name that was there before; fewer than two programs.
+/// A quote that is not closed.
+pub fn words(command: &str) -> Result<Vec<String>, ProfileError> {
+    shlex::split(command).ok_or_else(|| ProfileError::Option {
+        option: "a command",
+        value: command.chars().take(60).collect(),
+        allowed: "close each quote",
+    })
+}
+
+/// The programs of a list: one a line, `name: program arguments…` as [`words`], with `#` before
+/// remarks.
+///
+/// # Errors
+/// A line without a name or a program, or with an open quote; a name that was there before; fewer
+/// than two programs.
 pub fn programs(list: &str) -> Result<Vec<Program>, ProfileError> {
     let bad = |value: &str, allowed| ProfileError::Option {
         option: "the list of programs",
@@ -50,7 +64,7 @@ pub fn programs(list: &str) -> Result<Vec<Program>, ProfileError> {
     for line in list.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
         let (name, rest) =
             line.split_once(": ").ok_or_else(|| bad(line, "give name: program arguments"))?;
-        let command: Vec<String> = rest.split_whitespace().map(str::to_owned).collect();
+        let command = words(rest)?;
         if command.is_empty() || found.iter().any(|p| p.name == name) {
             return Err(bad(line, "give each name once, and a program after it"));
         }

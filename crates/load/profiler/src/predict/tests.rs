@@ -174,11 +174,15 @@ fn what_is_not_known_is_no_harm() {
 fn lists_are_read_and_their_errors_told() {
     let good = programs("# remark\n\nsort: sort -R /etc/services\nxz: xz -k /a b\n").unwrap();
     assert_eq!((good.len(), good[0].name.as_str(), good[1].command.len()), (2, "sort", 4));
+    let quoted = programs("a: mawk '{print $1 \"x y\"}' /f\nb: sh -c \"exit 0\"\n").unwrap();
+    assert_eq!(quoted[0].command, ["mawk", "{print $1 \"x y\"}", "/f"]);
+    assert_eq!(quoted[1].command, ["sh", "-c", "exit 0"]);
     for (list, word) in [
         ("", "two programs"),
         ("a: true\n", "two programs"),
         ("a: true\nfalse\n", "name: program"),
         ("a: true\na: false\n", "each name once"),
+        ("a: true\nb: sh -c 'exit 0\n", "close each quote"),
     ] {
         assert!(programs(list).unwrap_err().to_string().contains(word), "{list:?}");
     }

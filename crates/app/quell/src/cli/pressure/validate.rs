@@ -3,6 +3,7 @@
 use super::super::latency::{Service, ServiceArgs};
 use super::super::{files, measure};
 use quell_pressure::{Resource, Stop};
+use quell_profiler::predict::words;
 use quell_profiler::{
     LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch, serve_sources,
     validate,
@@ -165,7 +166,7 @@ fn start(
     let commands = if commands.is_empty() { &usual } else { commands };
     let one = |command: &String| {
         let how = LaunchOptions {
-            command: command.split_whitespace().map(str::to_owned).collect(),
+            command: words(command)?,
             cpus: options.seats.workload.first(1),
             progress: Progress::Runs,
             settle: Duration::from_secs(1),
