@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the inputs of prediction-programs.txt and prediction-memory.txt: 300 MB in the folder given.
+# Makes the inputs of the lists prediction-*.txt: 300 MB in the folder given.
 set -eu
 mkdir -p "${1:?give a folder}"
 cd "$1"
@@ -17,6 +17,6 @@ sqlite3 lines.db "create table t(a integer primary key, b integer, c text)"
 printf '.mode csv\n.import lines.csv t\ncreate index i on t(b);\n' | sqlite3 lines.db
 echo "select sum(x.a) from t x join t y on x.b = y.a where x.a % 2 = 0;" > query.sql
 rm -f lines.csv
-# For prediction-memory.txt: two equal files that no core's own cache holds.
+# Two equal files that no core's own cache holds.
 head -c 134217728 /dev/urandom > noise.bin
 cp noise.bin same.bin
