@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p quell-pressure --example rivals -- [--rounds N] NAME=COMMAND…`
 //!
-//! Each command is run on the last CPU, the chases over 2, 4 and 64 MiB on the first. A round takes
+//! Each command is run on the last CPU, the chases over 2, 3, 4 and 64 MiB on the first. A round takes
 //! each size alone, then beside each command in turn, then alone again, so that all share the host's
 //! drift. Printed are medians of (beside over the mean of the two alone), one row a command.
 //!
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-const SIZES_MIB: [u64; 3] = [2, 4, 64];
+const SIZES_MIB: [u64; 4] = [2, 3, 4, 64];
 /// Of one reading.
 const LOOK: Duration = Duration::from_millis(250);
 /// A polluter has mapped and touched its memory by then.
@@ -117,10 +117,13 @@ fn main() -> Outcome<()> {
     let seats = (cpus[0], *cpus.last().filter(|_| cpus.len() > 1).ok_or("one CPU only")?);
     let seen: Vec<_> =
         (0..rounds).map(|_| round(&commands, seats, &topology)).collect::<Outcome<_>>()?;
-    println!("| polluter | 2 MiB | 4 MiB | 64 MiB |\n|---|---|---|---|");
+    println!("| polluter |{}", SIZES_MIB.map(|mib| format!(" {mib} MiB |")).concat());
+    println!("|---|{}", "---|".repeat(SIZES_MIB.len()));
     for (place, (name, _)) in commands.iter().enumerate() {
         let of = |size: usize| median(seen.iter().map(|round| round[place][size]).collect());
-        println!("| {name} | {:.2} | {:.2} | {:.2} |", of(0), of(1), of(2));
+        let cells: Vec<String> =
+            (0..SIZES_MIB.len()).map(|size| format!(" {:.2} |", of(size))).collect();
+        println!("| {name} |{}", cells.concat());
     }
     Ok(())
 }

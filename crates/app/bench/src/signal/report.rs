@@ -109,7 +109,8 @@ impl SignalReport {
     /// As a table: medians with quartiles.
     #[must_use]
     pub fn table(&self) -> Table {
-        let columns = ["cause", "CPU time per request", "wait for a CPU", "sojourn", "rate", "pairs>"];
+        let columns =
+            ["cause", "CPU time per request", "wait for a CPU", "sojourn", "rate", "pairs>"];
         let mut table = Table::new("With the cause over without it", &columns);
         let cell = |ratio: Option<Quartiles>| match ratio {
             Some(ratio) => Cell::from(ratio.in_words()),
@@ -149,13 +150,12 @@ mod tests {
 
     #[test]
     fn a_row_is_on_over_off() {
-        let outcome =
-            |cpu_per_request_s, sojourn_ms| Outcome {
-                cpu_per_request_s,
-                wait_per_request_s: sojourn_ms,
-                sojourn_ms,
-                qps: 100.0,
-            };
+        let outcome = |cpu_per_request_s, sojourn_ms| Outcome {
+            cpu_per_request_s,
+            wait_per_request_s: sojourn_ms,
+            sojourn_ms,
+            qps: 100.0,
+        };
         let row = SignalRow::of(Cause::Cpu, &[(outcome(2.0, 9.0), outcome(1.0, 3.0))]);
         assert_eq!(row.cpu_per_request_ratio.map(|q| q.median), Some(2.0));
         assert_eq!(row.sojourn_ratio.map(|q| q.median), Some(3.0));

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',',
           default_values_t = [Part::Linearity, Part::Timing, Part::Impact, Part::Crosstalk])]
     parts: Vec<Part>,
-    /// impact: a further application, as a command in one word each; several times. By default gzip.
+    /// impact: a further application: a command, quoted as in a shell; several times. By default gzip.
     #[arg(long = "application", value_name = "COMMAND")]
     applications: Vec<String>,
     /// impact: services under load whose tails are measured, or none; redis if it is installed.
