@@ -92,7 +92,11 @@ mod tests {
         // More loops than CPUs cannot but wait for each other.
         std::thread::scope(|scope| {
             for _ in 0..=cpus {
-                scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             while waited_ns(procs.path()) == before {}
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
