@@ -374,3 +374,48 @@ impl Ground<'_> {
         Ok(guarding)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quell_service::SearchParams;
+
+    fn options() -> TrialOptions {
+        TrialOptions {
+            trials: 1,
+            harm: Harm::Much,
+            taken: Taken::Memory,
+            apart: true,
+            seed: 1,
+            control: false,
+            service: ServiceSpec::Search(SearchParams::default()),
+            json: None,
+            report: None,
+            program: "/bin/false".into(),
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused = |change: fn(&mut TrialOptions)| {
+            let mut options = options();
+            change(&mut options);
+            options.check().unwrap_err().to_string()
+        };
+        assert!(refused(|o| o.trials = 0).contains("--trials"));
+        assert!(refused(|o| o.taken = Taken::Cpu).contains("--apart"));
+        assert!(refused(|o| (o.control, o.harm) = (true, Harm::None)).contains("--control"));
+    }
+
+    #[test]
+    fn apart_the_culprit_has_half_of_what_batch_has() {
+        let all = cpus().unwrap();
+        let apart = options();
+        assert_eq!(service_cpus(&apart).unwrap(), all / 2);
+        assert!((room_cpus(&apart).unwrap() - (all - all / 2) as f64 / 2.0).abs() < 1e-9);
+        let beside = TrialOptions { apart: false, ..options() };
+        assert_eq!(service_cpus(&beside).unwrap(), all);
+        let wanted = (WANTED_FRAC - LOAD_FRAC) * all as f64;
+        assert!((room_cpus(&beside).unwrap() - wanted).abs() < 1e-9);
+    }
+}

@@ -252,3 +252,29 @@ fn work(program: &Path, member: &Member, doors: &[PathBuf], feed: &Path) -> Comm
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     command
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_and_batch_get_cpus_of_their_own() {
+        let all = allowed_cpus().unwrap();
+        let name = format!("quell-trial-parted-{}", std::process::id());
+        let groups = TrialGroups::make(&name).unwrap();
+        if all.len() < 2 {
+            return;
+        }
+        groups.part().unwrap();
+        let cpus = |group: &Group| {
+            let knob = CpusKnob::new(group, Exclusivity::Shared).unwrap();
+            let Setting::Cpus(cpus) = knob.read().unwrap() else { panic!("no CPUs") };
+            cpus
+        };
+        let own = cpus(groups.service());
+        assert_eq!(own.len(), all.len() / 2);
+        for group in groups.batch() {
+            assert_eq!(cpus(group), all.difference(&own));
+        }
+    }
+}
