@@ -258,6 +258,11 @@ pub(crate) fn quartiles(mut values: Vec<f64>) -> Option<[f64; 3]> {
     }))
 }
 
+/// CPUs that this process may use.
+pub(crate) fn cpus() -> anyhow::Result<u32> {
+    Ok(u32::try_from(std::thread::available_parallelism()?.get())?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

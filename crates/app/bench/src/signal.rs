@@ -21,6 +21,7 @@ pub use cause::Cause;
 pub use report::{Quartiles, SIGNAL_SCHEMA, SignalReport, SignalRow};
 
 use crate::folder::RunFolder;
+use crate::machine::cpus;
 use crate::neighbour::Neighbours;
 use crate::run_groups::RunGroups;
 use crate::service::{self, Load};
@@ -203,8 +204,4 @@ impl Ground<'_> {
         }
         Ok(meter.finish())
     }
-}
-
-fn cpus() -> anyhow::Result<u32> {
-    Ok(u32::try_from(std::thread::available_parallelism()?.get())?)
 }

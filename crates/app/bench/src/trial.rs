@@ -28,6 +28,7 @@ mod draw;
 mod guarded;
 mod harm;
 mod off;
+mod options;
 mod outcome;
 mod play;
 mod scores;
@@ -41,6 +42,7 @@ pub use bus::{BUS_TRIAL_SCHEMA, BurstHarm, BusTrialOptions, BusTrialReport, Medi
 pub use confusion::{Confusion, Judged};
 pub use control::HarmControl;
 pub use draw::{Harm, Taken};
+pub use options::TrialOptions;
 pub use outcome::Trial;
 pub use scores::{TRIAL_SCHEMA, TrialReport};
 pub use search::SearchPair;
@@ -54,22 +56,15 @@ use draw::Composition;
 use guarded::{Guarding, Verdict};
 use harm::{Latencies, Measured, WINDOW_S};
 use off::{Arrivals, OffTurns};
+use options::LOAD_FRAC;
 use play::TurnLoad;
 use quell_cgroup::CpuUsage;
-use quell_service::{Bench, Controls, Profile, RunReport, ServiceSpec, WindowRule, now_ns};
+use quell_service::{Bench, Controls, Profile, RunReport, WindowRule, now_ns};
 use search::Usual;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use timeline::{Course, Spans};
 use watch::watch;
 
-/// Load of the service before it is slowed, as a share of the CPUs that it may use.
-const LOAD_FRAC: f64 = 0.3;
-/// The service and all innocents want at most this share of all CPUs: who is innocent leaves room.
-const WANTED_FRAC: f64 = 0.85;
-/// The same where little harm is wanted: what innocents do to latency, and how much that varies, is not
-/// to hide it.
-const WANTED_LITTLE_FRAC: f64 = 0.6;
 /// Requests per second at which the cost of a request is measured.
 const FEELER_QPS: f64 = 300.0;
 /// How long one trial takes at most, from its load's start; with little harm [`AFTER`] more.
@@ -87,31 +82,6 @@ const SEARCH_SEED: u64 = 1 << 40;
 const WIDEST: f64 = 1.5;
 /// Discarded trials may be this share of all.
 const DISCARDED_FRAC: f64 = 0.4;
-
-/// What is tried.
-#[derive(Clone, Debug)]
-pub struct TrialOptions {
-    /// How many trials count.
-    pub trials: u32,
-    /// How much the culprit hurts.
-    pub harm: Harm,
-    /// What it takes.
-    pub taken: Taken,
-    /// The service has CPUs for itself, and batch the others: who hurts it, hurts by memory alone.
-    pub apart: bool,
-    /// What is drawn.
-    pub seed: u64,
-    /// Nothing is tried: the culprit is never stopped, so that all harm that is measured is chance.
-    pub control: bool,
-    /// The service.
-    pub service: ServiceSpec,
-    /// Where the JSON is written, anew after each trial.
-    pub json: Option<PathBuf>,
-    /// Where a report with the course of each trial is written, anew after each.
-    pub report: Option<PathBuf>,
-    /// The program that becomes server, polluter and judge: `quell` itself.
-    pub program: PathBuf,
-}
 
 /// Runs the trials; `say` is told of each. The report holds what was done even if it is ended
 /// early.
@@ -135,56 +105,6 @@ pub fn trial(
     ground.trials(rate, say)
 }
 
-impl TrialOptions {
-    fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.trials > 0, "--trials: give at least one");
-        anyhow::ensure!(
-            !self.control || self.harm != Harm::None,
-            "--control: give a class of harm with a culprit"
-        );
-        anyhow::ensure!(
-            !self.apart || self.taken == Taken::Memory,
-            "--apart: who takes CPUs takes none of the service's there; give --taken memory"
-        );
-        anyhow::ensure!(!self.apart || cpus()? > 1, "--apart: two CPUs at least");
-        anyhow::ensure!(
-            rustix::process::geteuid().is_root(),
-            "this makes control groups and loads eBPF programs: run it as root"
-        );
-        Ok(())
-    }
-
-    /// Writes what is wanted of the trials until now.
-    fn write(&self, report: &TrialReport, courses: &[Course]) -> anyhow::Result<()> {
-        if let Some(path) = &self.json {
-            report.write(path)?;
-        }
-        if let Some(folder) = &self.report {
-            timeline::report(report, courses).write(folder)?;
-        }
-        Ok(())
-    }
-}
-
-/// What innocents may want together, so that beside them alone the service has room; where batch has
-/// CPUs of its own, so that half of these are the culprit's.
-fn room_cpus(options: &TrialOptions) -> anyhow::Result<f64> {
-    if options.apart {
-        return Ok((cpus()? - service_cpus(options)?) as f64 / 2.0);
-    }
-    let wanted = if options.harm == Harm::Little { WANTED_LITTLE_FRAC } else { WANTED_FRAC };
-    Ok((wanted - LOAD_FRAC) * cpus()? as f64)
-}
-
-/// The CPUs that the service may use: all, or the first half.
-fn service_cpus(options: &TrialOptions) -> anyhow::Result<usize> {
-    Ok(if options.apart { cpus()? / 2 } else { cpus()? })
-}
-
-fn cpus() -> anyhow::Result<usize> {
-    Ok(std::thread::available_parallelism()?.get())
-}
-
 /// What all trials share.
 struct Ground<'a> {
     options: &'a TrialOptions,
@@ -204,7 +124,7 @@ impl Ground<'_> {
         let used_s = (cpu.read()?.saturating_sub(before)) as f64 / 1e9;
         let answered = (run.answered + run.warmup_requests) as f64;
         anyhow::ensure!(used_s > 0.0 && answered > 0.0, "the service answered nothing");
-        Ok(LOAD_FRAC * service_cpus(self.options)? as f64 * answered / used_s)
+        Ok(LOAD_FRAC * f64::from(self.options.service_cpus()?) * answered / used_s)
     }
 
     /// All trials, until enough of them count or the end is asked for.
@@ -217,7 +137,7 @@ impl Ground<'_> {
                 break;
             }
             let kind = (options.harm, options.taken);
-            let drawn = Composition::draw(options.seed, number, kind, room_cpus(options)?);
+            let drawn = Composition::draw(options.seed, number, kind, options.room_cpus()?);
             let (trial, course) = match self.trial(number, drawn, rate, &mut usual) {
                 // Ctrl-C in its midst: those before it are to be told.
                 Err(_) if self.interrupt.requested() => break,
@@ -372,50 +292,5 @@ impl Ground<'_> {
         let mut guarding = Guarding::start(self, drawn)?;
         guarding.look(self.pools())?;
         Ok(guarding)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use quell_service::SearchParams;
-
-    fn options() -> TrialOptions {
-        TrialOptions {
-            trials: 1,
-            harm: Harm::Much,
-            taken: Taken::Memory,
-            apart: true,
-            seed: 1,
-            control: false,
-            service: ServiceSpec::Search(SearchParams::default()),
-            json: None,
-            report: None,
-            program: "/bin/false".into(),
-        }
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        let refused = |change: fn(&mut TrialOptions)| {
-            let mut options = options();
-            change(&mut options);
-            options.check().unwrap_err().to_string()
-        };
-        assert!(refused(|o| o.trials = 0).contains("--trials"));
-        assert!(refused(|o| o.taken = Taken::Cpu).contains("--apart"));
-        assert!(refused(|o| (o.control, o.harm) = (true, Harm::None)).contains("--control"));
-    }
-
-    #[test]
-    fn apart_the_culprit_has_half_of_what_batch_has() {
-        let all = cpus().unwrap();
-        let apart = options();
-        assert_eq!(service_cpus(&apart).unwrap(), all / 2);
-        assert!((room_cpus(&apart).unwrap() - (all - all / 2) as f64 / 2.0).abs() < 1e-9);
-        let beside = TrialOptions { apart: false, ..options() };
-        assert_eq!(service_cpus(&beside).unwrap(), all);
-        let wanted = (WANTED_FRAC - LOAD_FRAC) * all as f64;
-        assert!((room_cpus(&beside).unwrap() - wanted).abs() < 1e-9);
     }
 }

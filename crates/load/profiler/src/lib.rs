@@ -54,7 +54,7 @@ pub use stats::Estimate;
 pub use store::{Kept, ProfileStore, StoreError};
 pub use subject::{
     Counter, Group, LaunchOptions, Metric, Progress, Repeated, Speed, Steady, Subject, launch,
-    looped,
+    looped, words,
 };
 pub use trial::{Effort, Found};
 pub use tune::{Advice, TUNE_SCHEMA, Tuning, tune};

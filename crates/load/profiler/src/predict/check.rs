@@ -10,7 +10,7 @@ use super::measure::{Desk, LIMITS, Loss, Pairs, Programs};
 use crate::canary::{Try, Watch, until_clean};
 use crate::desk::ready;
 use crate::profile::ProfileOptions;
-use crate::{Machine, Profile, ProfileError};
+use crate::{Machine, Profile, ProfileError, words};
 use quell_pressure::{Resource, Stop};
 use quell_types::Topology;
 use std::time::{Duration, Instant};
@@ -35,20 +35,7 @@ pub struct CheckOptions {
     pub window: Duration,
 }
 
-/// The words of a command, parted by spaces and quoted as in a shell. No shell runs: nothing is
-/// expanded; who wants that writes `sh -c '…'`.
-///
-/// # Errors
-/// A quote that is not closed.
-pub fn words(command: &str) -> Result<Vec<String>, ProfileError> {
-    shlex::split(command).ok_or_else(|| ProfileError::Option {
-        option: "a command",
-        value: command.chars().take(60).collect(),
-        allowed: "close each quote",
-    })
-}
-
-/// The programs of a list: one a line, `name: program arguments…` as [`words`], with `#` before
+/// The programs of a list: one a line, `name: program arguments…` as [`words`] has them, with `#` before
 /// remarks.
 ///
 /// # Errors

@@ -47,6 +47,19 @@ impl FromStr for Progress {
     }
 }
 
+/// The words of a command, parted by spaces and quoted as in a shell. No shell runs: nothing is
+/// expanded; who wants that writes `sh -c '…'`.
+///
+/// # Errors
+/// A quote that is not closed.
+pub fn words(command: &str) -> Result<Vec<String>, ProfileError> {
+    shlex::split(command).ok_or_else(|| ProfileError::Option {
+        option: "a command",
+        value: command.chars().take(60).collect(),
+        allowed: "close each quote",
+    })
+}
+
 /// How to start it.
 #[derive(Clone, Debug)]
 pub struct LaunchOptions {

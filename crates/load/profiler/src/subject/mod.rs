@@ -7,7 +7,7 @@ mod repeated;
 mod steady;
 
 pub use group::Group;
-pub use launch::{LaunchOptions, Progress, launch};
+pub use launch::{LaunchOptions, Progress, launch, words};
 pub use repeated::Repeated;
 pub use steady::{Counter, Steady, looped};
 

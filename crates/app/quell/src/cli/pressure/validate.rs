@@ -3,10 +3,9 @@
 use super::super::latency::{Service, ServiceArgs};
 use super::super::{files, measure};
 use quell_pressure::{Resource, Stop};
-use quell_profiler::predict::words;
 use quell_profiler::{
     LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch, serve_sources,
-    validate,
+    validate, words,
 };
 use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
 use std::path::PathBuf;
