@@ -1,8 +1,12 @@
 //! Samples in, observations out.
 
+mod params;
+
+pub use params::ObserverParams;
+
 use crate::host::{HostCounters, LinkCounters};
-use crate::waits::{Standing, WaitCounters};
-use crate::{Counter, Inflation, InflationParams, RequestDelta, RequestWindow, WindowParams};
+use crate::waits::{CompanyCounters, Standing, WaitCounters};
+use crate::{Counter, Inflation, InflationParams, RequestDelta, RequestWindow};
 use quell_types::{
     BatchObservation, BytesPerSecond, Cpus, Fraction, Gap, HostObservation, Link, LinkObservation,
     LogHistogram, Observation, Reading, RequestReading, Sample, ServiceObservation, ServiceSpec,
@@ -10,27 +14,6 @@ use quell_types::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Lengths of windows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ObserverParams {
-    /// The window on which the objective is judged.
-    pub full: WindowParams,
-    /// The window of the fast path.
-    pub fast: WindowParams,
-    /// What makes a comparison of CPU time per request good enough.
-    pub inflation: InflationParams,
-}
-
-impl Default for ObserverParams {
-    fn default() -> Self {
-        Self {
-            full: WindowParams { min_s: 0.95, min_requests: 300, max_s: 10.0 },
-            fast: WindowParams { min_s: 0.2, min_requests: 60, max_s: 1.0 },
-            inflation: InflationParams::default(),
-        }
-    }
-}
 
 /// Remembers what rates need.
 #[derive(Debug)]
@@ -68,6 +51,7 @@ struct ServiceState {
     run_queue: Option<LogHistogram>,
     run_queue_p99_s: Option<f64>,
     waits: WaitCounters,
+    company: CompanyCounters,
     window: RequestWindow,
     inflation: Inflation,
     inflated: Option<(Reading<f64>, Time)>,
@@ -282,6 +266,7 @@ impl ServiceState {
             inflation_time: self.inflated.as_ref().map(|(_, time)| *time),
             run_queue_p99_s: self.run_queue_p99_s.ok_or_else(|| no_run_queue(reading)),
             waits: self.waits.observe(time, reading),
+            company: self.company.observe(&reading.company),
             throttled: self.counters.throttled_frac(time, &reading.throttling),
             cpu_pressure: slow.cpu_pressure,
             egress: slow.egress,

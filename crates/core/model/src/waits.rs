@@ -1,6 +1,9 @@
-//! From waits that only grow to threads that stand.
+//! From waits and company that only grow to threads that stand, and to what was done beside whom.
 
-use quell_types::{Gap, LogHistogram, Reading, Tenant, TenantReading, Time, WaitReading, Waits};
+use quell_types::{
+    Beside, CompanyReading, Gap, LogHistogram, Reading, Tenant, TenantReading, Time, WaitReading,
+    Waits,
+};
 
 /// What the rates of a service's waits need.
 #[derive(Debug, Default)]
@@ -37,6 +40,39 @@ impl WaitCounters {
             own: threads(waits.own_ns, old.own_ns)?,
             others: threads(waits.others_ns, old.others_ns)?,
             nobody: threads(waits.nobody_ns, old.nobody_ns)?,
+        })
+    }
+}
+
+/// What differences of a service's company need.
+#[derive(Debug, Default)]
+pub(crate) struct CompanyCounters {
+    last: Option<CompanyReading>,
+}
+
+impl CompanyCounters {
+    /// What it did beside whom since the last sample that tells.
+    pub(crate) fn observe(&mut self, company: &Reading<CompanyReading>) -> Reading<CompanyReading> {
+        let now = company.clone()?;
+        let before = self.last.replace(now.clone());
+        let old = before.ok_or_else(|| Gap::not_yet("one sample so far"))?;
+        let less = |now: Beside, then: Beside| -> Reading<Beside> {
+            let grown = |now: u64, then: u64| {
+                now.checked_sub(then).ok_or_else(|| Gap::not_yet("the counter began anew"))
+            };
+            Ok(Beside {
+                cpu_ns: grown(now.cpu_ns, then.cpu_ns)?,
+                sends: grown(now.sends, then.sends)?,
+            })
+        };
+        let each = now.tenants.iter().map(|(tenant, beside)| {
+            let then = old.tenants.get(tenant).copied().unwrap_or_default();
+            Ok((tenant.clone(), less(*beside, then)?))
+        });
+        Ok(CompanyReading {
+            tenants: each.collect::<Reading<_>>()?,
+            others: less(now.others, old.others)?,
+            nobody: less(now.nobody, old.nobody)?,
         })
     }
 }
@@ -99,6 +135,21 @@ mod tests {
         assert!(matches!(counters.observe(at(2), &reading(20, 100, 0)), Err(Gap::NotYet(_))));
         let seen = counters.observe(at(3), &reading(30, 100, 0)).unwrap();
         assert_eq!(seen.behind[&"jobs".into()], 0.0);
+    }
+
+    #[test]
+    fn company_is_what_was_done_since_the_last_sample() {
+        let reading = |cpu_ns: u64, sends: u64| {
+            let beside = Beside { cpu_ns, sends };
+            Ok(CompanyReading { tenants: [("jobs".into(), beside)].into(), ..Default::default() })
+        };
+        let mut counters = CompanyCounters::default();
+        assert!(matches!(counters.observe(&reading(10, 1)), Err(Gap::NotYet(_))));
+        assert!(counters.observe(&Err(Gap::not_yet("fast"))).is_err());
+        let seen = counters.observe(&reading(50, 4)).unwrap();
+        assert_eq!(seen.tenants[&"jobs".into()], Beside { cpu_ns: 40, sends: 3 });
+        assert!(matches!(counters.observe(&reading(20, 9)), Err(Gap::NotYet(_))), "it went back");
+        assert_eq!(counters.observe(&reading(30, 9)).unwrap().nobody, Beside::default());
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub use probe::{PROBE_GROUP, Probe, ProbeTrace, SharedResource};
 pub use proposal::{Input, Precedence, Proposal, Verdict, Wish};
 pub use reading::{Gap, Reading};
 pub use sample::{
-    BandwidthReading, ChipTrace, CpuTimes, ExperimentTrace, HostReading, LinkReading, Pressure,
-    RequestReading, Sample, TenantReading, Throttling, WaitReading,
+    BandwidthReading, Beside, ChipTrace, CompanyReading, CpuTimes, ExperimentTrace, HostReading,
+    LinkReading, Pressure, RequestReading, Sample, TenantReading, Throttling, WaitReading,
 };
 pub use setup::{BatchSpec, LinkSpec, ServiceSpec, Setup, Slo};
 pub use task::{TaskEnd, TaskRecord, TaskSpec, TaskState};

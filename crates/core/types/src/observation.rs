@@ -1,8 +1,8 @@
 //! What a policy sees: rates and windows, derived from samples by the model.
 
 use crate::{
-    BurstTrace, BytesPerSecond, Celsius, Cpus, ExperimentTrace, Fraction, Knob, Link, ProbeTrace,
-    Reading, Setting, TaskRecord, Tenant, Time, Watts,
+    BurstTrace, BytesPerSecond, Celsius, CompanyReading, Cpus, ExperimentTrace, Fraction, Knob,
+    Link, ProbeTrace, Reading, Setting, TaskRecord, Tenant, Time, Watts,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,9 @@ pub struct ServiceObservation {
     pub run_queue_p99_s: Reading<f64>,
     /// Behind whom its threads stood for a CPU since the last full sample.
     pub waits: Reading<Waits>,
+    /// What it did since the last full sample beside whom.
+    #[serde(default = "crate::sample::unrecorded")]
+    pub company: Reading<CompanyReading>,
     /// Share of CFS periods in which it ran out of its own quota, or of one above its group.
     pub throttled: Reading<Fraction>,
     /// Share of time in which some of its tasks waited for a CPU.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a recording that was made before there was such a reading has in its place.
-fn unrecorded<T>() -> Reading<T> {
+pub(crate) fn unrecorded<T>() -> Reading<T> {
     Err(Gap::absent("the recording is older than this reading"))
 }
 
@@ -60,6 +60,27 @@ pub struct WaitReading {
     pub nobody_ns: u64,
 }
 
+/// What a service did while somebody else had another CPU, since this was first watched; summed over
+/// CPUs, so that what runs on two others counts twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// CPU time of its threads in nanoseconds.
+    pub cpu_ns: u64,
+    /// How often they sent something, which stands for answers.
+    pub sends: u64,
+}
+
+/// What a service did beside whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompanyReading {
+    /// Beside threads of each other tenant.
+    pub tenants: BTreeMap<Tenant, Beside>,
+    /// Beside everybody else: kernel threads, groups that nobody named.
+    pub others: Beside,
+    /// Beside idle CPUs.
+    pub nobody: Beside,
+}
+
 /// What the latency source saw of a service since it was attached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestReading {
@@ -99,6 +120,9 @@ pub struct TenantReading {
     /// Behind whom its threads stood for a CPU; absent for batch groups.
     #[serde(default = "unrecorded")]
     pub waits: Reading<WaitReading>,
+    /// Beside whom its threads ran, and what they got done there; absent for batch groups.
+    #[serde(default = "unrecorded")]
+    pub company: Reading<CompanyReading>,
     /// Requests; absent for batch groups.
     pub requests: Reading<RequestReading>,
     /// Bytes sent, all links, headers included.
@@ -126,6 +150,7 @@ impl TenantReading {
             page_faults: Err(gap.clone()),
             run_queue_ns: Err(gap.clone()),
             waits: Err(gap.clone()),
+            company: Err(gap.clone()),
             requests: Err(gap.clone()),
             egress_bytes: Err(gap.clone()),
             memory: Err(gap.clone()),

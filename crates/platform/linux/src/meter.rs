@@ -1,8 +1,10 @@
 //! The eBPF probes, shared by all tenants: indices, slots and what each is known by.
 
 use quell_cgroup::{Group, Layout};
-use quell_ebpf::{CgroupIds, Listener, Options, Probes, ServiceKey, listening_sockets};
-use quell_types::{Gap, LogHistogram, Reading, RequestReading, Tenant, WaitReading};
+use quell_ebpf::{CgroupIds, Listener, Options, Probes, ServiceKey, Stood, listening_sockets};
+use quell_types::{
+    Beside, CompanyReading, Gap, LogHistogram, Reading, RequestReading, Tenant, WaitReading,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -129,17 +131,42 @@ impl Meter {
         self.probes()?.watch_waits(slot).map_err(Gap::failed)
     }
 
-    /// Behind whom they stood.
-    pub(crate) fn waits(&mut self, slot: &Reading<u32>) -> Reading<WaitReading> {
-        let slot = *slot.as_ref().map_err(Clone::clone)?;
-        let mut stood = self.probes()?.read_waits(slot)?;
-        let own_ns = stood.behind_ns.remove(&slot).unwrap_or(0);
-        let name = |(slot, ns): (u32, u64)| Some((self.names.get(&slot)?.clone(), ns));
-        Ok(WaitReading {
-            behind_ns: stood.behind_ns.into_iter().filter_map(name).collect(),
-            own_ns,
+    /// Behind whom they stood, and beside whom they ran.
+    pub(crate) fn watched(
+        &mut self,
+        slot: &Reading<u32>,
+    ) -> (Reading<WaitReading>, Reading<CompanyReading>) {
+        let read = |meter: &mut Self| {
+            let slot = *slot.as_ref().map_err(Clone::clone)?;
+            let stood = meter.probes()?.read_waits(slot)?;
+            Ok((slot, stood))
+        };
+        match read(self) {
+            Ok((slot, stood)) => (Ok(self.waits(slot, &stood)), self.company(slot, stood)),
+            Err(gap) => (Err(Gap::clone(&gap)), Err(gap)),
+        }
+    }
+
+    fn waits(&self, slot: u32, stood: &Stood) -> WaitReading {
+        let others = stood.behind_ns.iter().filter(|(behind, _)| **behind != slot);
+        let name = |(slot, ns): (&u32, &u64)| Some((self.names.get(slot)?.clone(), *ns));
+        WaitReading {
+            behind_ns: others.filter_map(name).collect(),
+            own_ns: stood.behind_ns.get(&slot).copied().unwrap_or(0),
             others_ns: stood.others_ns,
             nobody_ns: stood.nobody_ns,
+        }
+    }
+
+    fn company(&self, slot: u32, stood: Stood) -> Reading<CompanyReading> {
+        let company = stood.company.map_err(Gap::absent)?;
+        let beside = |b: quell_ebpf::Beside| Beside { cpu_ns: b.ns, sends: b.sends };
+        let others = company.slots.into_iter().filter(|(other, _)| *other != slot);
+        let name = |(slot, b): (u32, _)| Some((self.names.get(&slot)?.clone(), beside(b)));
+        Ok(CompanyReading {
+            tenants: others.filter_map(name).collect(),
+            others: beside(company.others),
+            nobody: beside(company.nobody),
         })
     }
 

@@ -175,6 +175,10 @@ impl TenantState {
         let (by_resctrl, llc_bytes) = resources.counted(&self.name);
         let by_perf = |_: &Gap| traffic.counted(&self.name);
         let memory = resources.counts_bandwidth().as_ref().map_or_else(by_perf, |()| by_resctrl);
+        let (waits, company) = match &self.watched {
+            Ok(()) => meter.watched(&self.slot),
+            Err(gap) => (Err(gap.clone()), Err(gap.clone())),
+        };
         TenantReading {
             identity: group.identity,
             cpu_ns: group.cpu_ns,
@@ -182,7 +186,8 @@ impl TenantState {
             pressure: group.pressure,
             page_faults: group.page_faults,
             run_queue_ns: meter.run_queue(&self.slot),
-            waits: self.watched.clone().and_then(|()| meter.waits(&self.slot)),
+            waits,
+            company,
             requests: self.requests(meter),
             egress_bytes: meter.egress(&self.slot),
             memory,

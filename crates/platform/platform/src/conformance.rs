@@ -74,6 +74,13 @@ fn never_back(tenant: &str, old: &TenantReading, new: &TenantReading) {
             grows(&format!("waits behind {behind}"), &Ok(*old_ns), &Ok(new_ns));
         }
     }
+    if let (Ok(old), Ok(new)) = (&old.company, &new.company) {
+        for (beside, old) in &old.tenants {
+            let new = new.tenants.get(beside).copied().unwrap_or_default();
+            grows(&format!("time beside {beside}"), &Ok(old.cpu_ns), &Ok(new.cpu_ns));
+            grows(&format!("sends beside {beside}"), &Ok(old.sends), &Ok(new.sends));
+        }
+    }
     let requests = |r: &TenantReading| r.requests.clone().map(|r| r.requests);
     grows("requests", &requests(old), &requests(new));
 }

@@ -39,6 +39,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define BIAS (1ULL << 52)
 #define MOST (1ULL << 40)
 
+#include "company.h"
+
 struct task {
 	__u64 cgroup;
 	__u64 turn;     /* of the count that it is in */
@@ -57,11 +59,17 @@ struct line {
 
 struct cpu {
 	__u32 pid; /* of the task that runs */
-	__u32 unused;
+	__u32 runs; /* one more than the number of the victim that it belongs to */
 	struct line lines[VICTIMS];
+	struct mark marks[VICTIMS];
 };
 
-struct blame { __u64 ns[VICTIMS]; };
+/* Of one group on one CPU, by victim. */
+struct blame {
+	__u64 ns[VICTIMS];        /* stood behind it */
+	__u64 beside_ns[VICTIMS]; /* ran elsewhere while it ran here */
+	__u64 sends[VICTIMS];     /* in that time */
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -160,10 +168,8 @@ static __always_inline __u32 victim_of(struct task *task)
 }
 
 /* Puts what was stood here down to the row of who ran. */
-static __always_inline void charge(struct cpu *cpu, __u32 row, __u64 now)
+static __always_inline void charge(struct cpu *cpu, struct blame *blame, __u64 now)
 {
-	struct blame *blame = bpf_map_lookup_elem(&rq_blame, &row);
-
 	for (int i = 0; i < VICTIMS; i++) {
 		struct line *line = &cpu->lines[i];
 		__u64 stood = (line->count & COUNT_MASK) * now - line->since;
@@ -171,9 +177,42 @@ static __always_inline void charge(struct cpu *cpu, __u32 row, __u64 now)
 		if (!stood)
 			continue;
 		__sync_fetch_and_add(&line->since, stood);
-		if (blame && stood < MOST)
+		if (stood < MOST)
 			blame->ns[i] += stood;
 	}
+}
+
+/* Puts what victims did elsewhere down to the row of who ran here: not what ran here itself. */
+static __always_inline void accompany(struct cpu *cpu, struct blame *blame, struct clocks *clocks,
+				      __u64 now)
+{
+	for (int i = 0; i < VICTIMS; i++) {
+		struct clock *clock = &clocks->of[i];
+		struct mark *mark = &cpu->marks[i];
+		__u64 ran = clock->count * now - clock->since, sends = clock->sends;
+		__u64 more = ran - mark->ran;
+
+		if (!more && sends == mark->sends)
+			continue;
+		if (more < MOST && cpu->runs != i + 1) {
+			blame->beside_ns[i] += more;
+			blame->sends[i] += sends - mark->sends;
+		}
+		mark->ran = ran;
+		mark->sends = sends;
+	}
+}
+
+/* This CPU turns to a task of the victim of this number, less one; of none if it is 0. */
+static __always_inline void turn(struct cpu *cpu, struct clocks *clocks, __u32 victim, __u64 now)
+{
+	if (cpu->runs == victim)
+		return;
+	if (cpu->runs)
+		wind(clocks, cpu->runs - 1, now, -1);
+	cpu->runs = victim;
+	if (victim)
+		wind(clocks, victim - 1, now, 1);
 }
 
 static __always_inline struct config *config_here(void)
@@ -191,10 +230,12 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	struct config *config = config_here();
 	__u32 number = bpf_get_smp_processor_id(), row = NOBODY, at = next->pid & (TASKS - 1);
 	struct cpu *cpu = bpf_map_lookup_elem(&rq_cpus, &number);
+	struct clocks *clocks = clocks_here();
+	struct blame *blame;
 	struct task *task = 0;
 	__u64 now;
 
-	if (!config || !cpu)
+	if (!config || !cpu || !clocks)
 		return 0;
 	now = clock();
 	if (prev->pid) {
@@ -202,16 +243,24 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 		row = !task || task->group == UNTRACKED ? OTHERS
 							: (task->group & SLOT_MASK) + SLOT_0;
 	}
-	charge(cpu, row, now);
+	blame = bpf_map_lookup_elem(&rq_blame, &row);
+	if (!blame)
+		return 0; /* never: there is a row for each slot */
+	charge(cpu, blame, now);
+	accompany(cpu, blame, clocks, now);
 	if (task && victim_of(task) && !task->cpu && (ctx[0] & 0xff || !prev->__state))
 		begin(task, cpu, number, victim_of(task) - 1, now);
 	cpu->pid = next->pid;
 	if (!next->pid) {
+		turn(cpu, clocks, 0, now);
 		wipe(cpu);
 		return 0;
 	}
 	task = bpf_map_lookup_elem(&rq_tasks, &at);
-	if (task && task->pid == next->pid && task->cpu)
+	if (task && task->pid != next->pid)
+		task = 0;
+	turn(cpu, clocks, task ? victim_of(task) : 0, now);
+	if (task && task->cpu)
 		end(task, now);
 	return 0;
 }
@@ -260,4 +309,31 @@ SEC("tp_btf/sched_migrate_task") int quell_wait_move(__u64 *ctx)
 	if (cpu)
 		begin(task, cpu, number, task->victim, now);
 	return 0;
+}
+
+/* The task that runs here has sent something. */
+static __always_inline int sent(void)
+{
+	__u32 pid = (__u32)bpf_get_current_pid_tgid(), at = pid & (TASKS - 1), victim;
+	struct task *task = bpf_map_lookup_elem(&rq_tasks, &at);
+	struct clocks *clocks = clocks_here();
+
+	if (!task || task->pid != pid || !clocks)
+		return 0;
+	victim = victim_of(task);
+	if (victim)
+		__sync_fetch_and_add(&clocks->of[(victim - 1) & (VICTIMS - 1)].sends, 1);
+	return 0;
+}
+
+/* Since Linux 6.3: on any socket, so many bytes or an error. */
+SEC("tp_btf/sock_send_length") int quell_wait_send(__u64 *ctx)
+{
+	return (__s32)ctx[1] > 0 ? sent() : 0;
+}
+
+/* Before: on TCP. */
+SEC("fentry/tcp_sendmsg") int quell_wait_tcp(__u64 *ctx)
+{
+	return sent();
 }

@@ -1,10 +1,10 @@
-//! Behind whom watched cgroups stand for a CPU.
+//! Behind whom watched cgroups stand for a CPU, and beside whom they run.
 
 use crate::error::{EbpfError, chain};
 use crate::objects;
 use crate::packets::{in_range, per_cpu};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
-use aya::programs::BtfTracePoint;
+use aya::programs::{BtfTracePoint, FEntry, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,10 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("quell_wait_move", "sched_migrate_task"),
     ("quell_wait_run", "sched_switch"),
 ];
+/// Either counts what watched slots send: the tracepoint came with Linux 6.3. Without one of them it is
+/// not known beside whom they run.
+const SEND: (&str, &str) = ("quell_wait_send", "sock_send_length");
+const SEND_ON_TCP: (&str, &str) = ("quell_wait_tcp", "tcp_sendmsg");
 /// Rows of the map of blame before those of the slots.
 const OTHERS: u32 = 0;
 const NOBODY: u32 = 1;
@@ -29,7 +33,7 @@ const MOST_SLOTS: u32 = (1 << SLOT_BITS) - SLOT_0;
 
 /// How long the tasks of a watched slot stood ready to run behind whom, in nanoseconds since they
 /// were watched, summed over tasks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stood {
     /// By the slot of who ran, itself among them; only those that are not 0.
     pub behind_ns: BTreeMap<u32, u64>,
@@ -37,6 +41,39 @@ pub struct Stood {
     pub others_ns: u64,
     /// While nobody ran: the CPU was on its way from idleness.
     pub nobody_ns: u64,
+    /// Beside whom they ran, or why that is not known.
+    pub company: Result<Company, String>,
+}
+
+/// How long the tasks of a watched slot ran while somebody had another CPU, and how often they sent
+/// something on TCP meanwhile. Summed over CPUs: what runs on two others counts twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// CPU time in nanoseconds.
+    pub ns: u64,
+    /// How often they sent something.
+    pub sends: u64,
+}
+
+/// Beside whom a watched slot ran since it was watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Company {
+    /// By the slot of who ran elsewhere; only those that are not 0.
+    pub slots: BTreeMap<u32, Beside>,
+    /// Tasks that are in no tracked group.
+    pub others: Beside,
+    /// CPUs that did nothing.
+    pub nobody: Beside,
+}
+
+/// `struct blame` of bpf/contention.bpf.c: stood behind, ran beside, sent, each by victim.
+type Blame = [[u64; MAX_VICTIMS]; 3];
+
+/// By which program it is counted what is sent.
+#[derive(Clone, Copy, Debug)]
+enum Sends {
+    Any,
+    Tcp,
 }
 
 pub(crate) struct Contention {
@@ -45,7 +82,9 @@ pub(crate) struct Contention {
     generation: u32,
     config: Array<MapData, [u32; 2]>,
     group_map: HashMap<MapData, u64, u32>,
-    blame: PerCpuArray<MapData, [u64; MAX_VICTIMS]>,
+    blame: PerCpuArray<MapData, Blame>,
+    /// Or why it is not known what is sent.
+    sends: Result<Sends, String>,
     groups: BTreeMap<u64, u32>,
     /// Watched slots, by their numbers as victims.
     victims: Vec<u32>,
@@ -69,12 +108,14 @@ impl Contention {
             let program: &mut BtfTracePoint = objects::program(&mut ebpf, name)?;
             program.load(tracepoint, &btf).map_err(EbpfError::program(name))?;
         }
+        let sends = load_sends(&mut ebpf, &btf).map_err(|error| chain(&error));
         Ok(Self {
             slots,
             generation: 0,
             config: objects::take(&mut ebpf, "rq_config")?,
             group_map: objects::take(&mut ebpf, "rq_groups")?,
             blame: objects::take(&mut ebpf, "rq_blame")?,
+            sends,
             groups: BTreeMap::new(),
             victims: Vec::new(),
             ebpf,
@@ -92,7 +133,7 @@ impl Contention {
             return Ok(());
         }
         if !self.groups.values().any(|&used| used == slot) {
-            let zero = per_cpu([0; MAX_VICTIMS], "rq_blame")?;
+            let zero = per_cpu([[0; MAX_VICTIMS]; 3], "rq_blame")?;
             self.blame.set(slot + SLOT_0, zero, 0).map_err(EbpfError::map("rq_blame"))?;
         }
         self.groups.insert(cgroup, slot);
@@ -133,7 +174,31 @@ impl Contention {
                 why: chain(&error),
             })?;
         }
+        if let Ok(sends) = self.sends
+            && let Err(error) = self.attach_sends(sends)
+        {
+            self.sends = Err(chain(&error));
+        }
         Ok(())
+    }
+
+    fn attach_sends(&mut self, sends: Sends) -> Result<(), EbpfError> {
+        let (name, place) = match sends {
+            Sends::Any => SEND,
+            Sends::Tcp => SEND_ON_TCP,
+        };
+        let attached = match sends {
+            Sends::Any => {
+                let program: &mut BtfTracePoint = objects::program(&mut self.ebpf, name)?;
+                program.attach().map(drop)
+            }
+            Sends::Tcp => {
+                let program: &mut FEntry = objects::program(&mut self.ebpf, name)?;
+                program.attach().map(drop)
+            }
+        };
+        let why = |error: ProgramError| chain(&error);
+        attached.map_err(|e| EbpfError::Attach { program: name, place: place.into(), why: why(e) })
     }
 
     /// What the kernel knows of a group.
@@ -153,17 +218,45 @@ impl Contention {
         let victim = self.victims.iter().position(|victim| *victim == slot);
         let unwatched = || EbpfError::Unavailable(format!("slot {slot} is not watched"));
         let victim = victim.ok_or_else(unwatched)?;
-        let row = |row: u32| -> Result<u64, EbpfError> {
+        let row = |row: u32| -> Result<[u64; 3], EbpfError> {
             let values = self.blame.get(&row, 0).map_err(EbpfError::map("rq_blame"))?;
-            Ok(values.iter().fold(0, |sum, by_victim| sum.wrapping_add(by_victim[victim])))
+            let add = |sum: u64, more: u64| sum.wrapping_add(more);
+            let all = |of: usize| values.iter().map(|blame| blame[of][victim]).fold(0, add);
+            Ok([all(0), all(1), all(2)])
         };
-        let mut behind_ns = BTreeMap::new();
+        let beside = |[_, ns, sends]: [u64; 3]| Beside { ns, sends };
+        let (others, nobody) = (row(OTHERS)?, row(NOBODY)?);
+        let mut stood = Stood {
+            behind_ns: BTreeMap::new(),
+            others_ns: others[0],
+            nobody_ns: nobody[0],
+            company: Ok(Company::default()),
+        };
+        let mut company =
+            Company { slots: BTreeMap::new(), others: beside(others), nobody: beside(nobody) };
         for used in self.groups.values() {
-            let ns = row(used + SLOT_0)?;
-            if ns > 0 {
-                behind_ns.insert(*used, ns);
+            let found = row(used + SLOT_0)?;
+            if found[0] > 0 {
+                stood.behind_ns.insert(*used, found[0]);
+            }
+            if beside(found) != Beside::default() {
+                company.slots.insert(*used, beside(found));
             }
         }
-        Ok(Stood { behind_ns, others_ns: row(OTHERS)?, nobody_ns: row(NOBODY)? })
+        stood.company = self.sends.clone().map(|_| company);
+        Ok(stood)
     }
+}
+
+/// The program that counts what is sent.
+fn load_sends(ebpf: &mut Ebpf, btf: &Btf) -> Result<Sends, EbpfError> {
+    let (name, place) = SEND;
+    let program: &mut BtfTracePoint = objects::program(ebpf, name)?;
+    let Err(first) = program.load(place, btf).map_err(EbpfError::program(name)) else {
+        return Ok(Sends::Any);
+    };
+    let (name, place) = SEND_ON_TCP;
+    let program: &mut FEntry = objects::program(ebpf, name)?;
+    program.load(place, btf).map_err(|_| first)?;
+    Ok(Sends::Tcp)
 }

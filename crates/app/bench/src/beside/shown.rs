@@ -62,10 +62,15 @@ impl Shown {
         knobs.retain(|knob, _| knob.tenant() != Some(&self.generator));
     }
 
-    /// A service that stood behind the generator stood behind a group that nobody named.
+    /// A service that stood behind the generator, or ran beside it, did so with a group that nobody named.
     fn hide_behind(&self, reading: &mut TenantReading) {
         if let Ok(waits) = &mut reading.waits {
             waits.others_ns += waits.behind_ns.remove(&self.generator).unwrap_or(0);
+        }
+        if let Ok(company) = &mut reading.company {
+            let beside = company.tenants.remove(&self.generator).unwrap_or_default();
+            company.others.cpu_ns += beside.cpu_ns;
+            company.others.sends += beside.sends;
         }
     }
 }

@@ -118,9 +118,8 @@ fn added(guilt: &Guilt, candidate: &Candidate) -> Vec<(usize, f64)> {
     let Some(place) = guilt.index(&candidate.suspect).filter(|_| candidate.cpus > 0.0) else {
         return Vec::new();
     };
-    let effect = |index: usize| {
-        guilt.hypotheses()[index].harm(place).map(|(harm, _)| (index, harm * candidate.cpus))
-    };
+    let effect =
+        |index: usize| guilt.harm(index, place).map(|(harm, _)| (index, harm * candidate.cpus));
     guilt.against(place).filter_map(effect).collect()
 }
 

@@ -1,5 +1,7 @@
 //! Weights of all hypotheses about who hurts one victim.
 
+mod beside;
+
 use super::hypothesis::{Hypothesis, Seen};
 use super::normal::probability_below;
 use quell_types::{Tenant, Time};
@@ -92,6 +94,8 @@ pub struct Guilt {
     /// ln of how many times as likely others' word makes a suspect's guilt, in the suspects' order;
     /// empty where nobody said anything.
     hearsay_ln: Vec<f64>,
+    /// What company tells of each: harm in ln per CPU, and its variance; empty where it tells of nobody.
+    company: Vec<Option<(f64, f64)>>,
     time: Option<Time>,
 }
 
@@ -106,6 +110,7 @@ impl Guilt {
             hypotheses: Vec::new(),
             weights: Vec::new(),
             hearsay_ln: Vec::new(),
+            company: Vec::new(),
             time: None,
         };
         guilt.hypotheses = guilt.assumed(0);
@@ -133,6 +138,7 @@ impl Guilt {
             let said = |s: &Tenant| self.index(s).map_or(0.0, |index| self.hearsay_ln[index]);
             self.hearsay_ln = suspects.iter().map(said).collect();
         }
+        self.company.clear();
         self.hypotheses = hypotheses;
         self.suspects = suspects.to_vec();
         self.level();
@@ -217,7 +223,7 @@ impl Guilt {
         let (mut guilt, mut mean, mut square) = (0.0, 0.0, 0.0);
         for place in self.against(index) {
             let weight = self.weights[place];
-            let Some((harm, variance)) = self.hypotheses[place].harm(index) else { continue };
+            let Some((harm, variance)) = self.harm(place, index) else { continue };
             guilt += weight;
             mean += weight * harm;
             square += weight * (harm * harm + variance);
@@ -247,7 +253,7 @@ impl Guilt {
     pub fn harmful(&self, suspect: &Tenant, cpus: f64, least_ln: f64) -> f64 {
         let Some(index) = self.index(suspect).filter(|_| cpus > 0.0) else { return 0.0 };
         let more = self.against(index).filter_map(|place| {
-            let (harm, variance) = self.hypotheses[place].harm(index)?;
+            let (harm, variance) = self.harm(place, index)?;
             let sd = libm::sqrt(variance).max(f64::MIN_POSITIVE);
             Some(self.weights[place] * probability_below((harm - least_ln / cpus) / sd))
         });
@@ -288,9 +294,9 @@ impl Guilt {
         let said = |h: &Hypothesis| -> f64 {
             h.members().iter().filter_map(|member| self.hearsay_ln.get(*member)).sum()
         };
-        self.weights.clear();
-        let weights = self.hypotheses.iter().map(|h| libm::exp(h.weight_ln + said(h)));
-        self.weights.extend(weights);
+        let ln = |h: &Hypothesis| h.weight_ln + said(h) + self.accused_ln(h);
+        let weights: Vec<f64> = self.hypotheses.iter().map(|h| libm::exp(ln(h))).collect();
+        self.weights = weights;
         let sum: f64 = self.weights.iter().sum();
         self.weights.iter_mut().for_each(|weight| *weight /= sum);
     }

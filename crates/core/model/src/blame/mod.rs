@@ -20,6 +20,9 @@
 //! * The scheduler's own randomness is such a measurement as well: from one sample to the next
 //!   each suspect uses a little more or less, and the victim's cost moves with the culprit's use.
 //!   Weaker (load and host speed move too), so its variance is larger, but it costs nobody anything.
+//! * Within a sample it makes far more of them: hundreds of times a second now this group, now that
+//!   one runs on the other CPUs ([`Company`]). What a request costs beside each says who is bad
+//!   company: thousands of requests in place of forty. It accuses; looks convict.
 //!
 //! Few are guilty: nobody, one, or two at once. So each such *hypothesis* has a weight and, for its
 //! guilty ones, what is believed of their harm (mean and covariance). A measurement multiplies each
@@ -72,6 +75,7 @@
 //! Source; issue "Name the polluter and limit only it".
 
 mod choose;
+mod company;
 mod cpi2;
 mod finding;
 mod guilt;
@@ -87,6 +91,7 @@ mod traps;
 mod waiting;
 
 pub use choose::{Candidate, ChooseParams, choose};
+pub use company::{Company, CompanyParams, Told};
 pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
 pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};

@@ -46,6 +46,7 @@ pub(crate) fn observe(setup: &Setup, second: f64) -> Seen {
         bytes_per_request: unset(),
         run_queue_p99_s: unset(),
         waits: unset(),
+        company: unset(),
         throttled: unset(),
         cpu_pressure: unset(),
         egress: unset(),

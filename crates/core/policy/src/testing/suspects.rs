@@ -5,8 +5,8 @@ use super::{Standing, at, observe, setup};
 use crate::Policy;
 use quell_model::blame::{Finding, Standing as Status};
 use quell_types::{
-    ChipTrace, Experiment, ExperimentTrace, Fraction, Gap, Input, Reading, RequestReading, Setup,
-    Tenant, Wish,
+    Beside, ChipTrace, CompanyReading, Experiment, ExperimentTrace, Fraction, Gap, Input, Reading,
+    RequestReading, Setup, Tenant, Wish,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub(crate) struct World<P> {
     pub(crate) looks: Vec<(Vec<Input>, Vec<Tenant>)>,
     /// For how long each group was held.
     pub(crate) held_s: BTreeMap<Tenant, f64>,
+    /// Whether the kernel tells beside whom the service runs: beside each group for as long.
+    pub(crate) tells_company: bool,
     seed: u64,
     step: u32,
 }
@@ -51,6 +53,7 @@ impl<P: Policy> World<P> {
             lock_traps: Err(Gap::absent("this kernel traps none")),
             looks: Vec::new(),
             held_s: BTreeMap::new(),
+            tells_company: false,
             seed,
             step: 0,
         }
@@ -102,6 +105,24 @@ impl<P: Policy> World<P> {
         }
     }
 
+    /// What the service did beside whom in a sample: a group hurts while it has the other CPU.
+    fn company(&mut self) -> Reading<CompanyReading> {
+        if !self.tells_company {
+            return Err(Gap::absent("this kernel does not tell"));
+        }
+        let mut company = CompanyReading::default();
+        for group in GROUPS {
+            let group = Tenant::from(group);
+            let sends = RATE * STEP_S / GROUPS.len() as f64;
+            let harm_ln = self.harm_ln.get(&group).map_or(0.0, |ln| ln / CPUS);
+            let scatter = (1.0 + SPREAD / sends.sqrt() * self.chance()).max(0.1);
+            let cost_s = 200e-6 * libm::exp(harm_ln) * scatter;
+            let cpu_ns = (1e9 * cost_s * sends) as u64;
+            company.tenants.insert(group, Beside { cpu_ns, sends: sends as u64 });
+        }
+        Ok(company)
+    }
+
     fn trace(&mut self, experiment: &Experiment) -> ExperimentTrace {
         for group in &experiment.groups {
             let held = Duration::from_micros(
@@ -118,6 +139,8 @@ impl<P: Policy> World<P> {
         let played = self.on_its_way.take().map(|experiment| self.trace(&experiment));
         let second = f64::from(self.step) * STEP_S;
         let mut seen = observe(&self.setup, second).qps("web", RATE).cpu("web", RATE * cost_s);
+        let company = self.company();
+        seen = seen.of("web", |s| s.company = company);
         let mut used_cpus = RATE * cost_s;
         for group in GROUPS {
             let used = self.cpus(&group.into()) * (1.0 + 0.05 * self.chance());

@@ -191,6 +191,7 @@ impl Who {
             victim.hear(self.traps.weights_ln());
             victim.wait_for_looks(patient);
             victim.see(seen, service, &held);
+            victim.accompany(seen, service);
             seen.experiments.iter().for_each(|trace| victim.take(trace, seen, service));
             victim.feel(seen, service, &cpus);
             // Another law's looks are known of when they end.
@@ -316,6 +317,7 @@ impl Who {
             Input::new("chip_s", Duration::from_micros(chip_us).as_secs_f64()),
         ];
         inputs.extend(self.traps.inputs(&groups));
+        inputs.extend(self.company(&groups));
         let experiment = Experiment {
             id: self.playing.as_ref().map_or(0, |look| look.id),
             groups,

@@ -1,9 +1,12 @@
 //! What is known about one service's suffering.
 
+mod company;
+
 use quell_model::blame::{
-    Candidate, ChooseParams, Cpi2, Cpi2Params, Cpi2Sample, Demand, Evidence, Felt, Finding,
-    FindingParams, Guilt, GuiltParams, MeasureParams, Measurer, PulseParams, Pulses, Rival, Signal,
-    VictimSigns, Waiting, WaitingParams, When, choose, judge, parts, rivals, undecided,
+    Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
+    Evidence, Felt, Finding, FindingParams, Guilt, GuiltParams, MeasureParams, Measurer,
+    PulseParams, Pulses, Rival, Signal, Told, VictimSigns, Waiting, WaitingParams, When, choose,
+    judge, parts, rivals, undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +67,9 @@ pub(super) struct Victim {
     /// Looks in the moment that is not over yet: should it be too long for one, they speak of what is usual.
     in_moment: Vec<ExperimentTrace>,
     cpi2: Cpi2,
+    company: Company,
+    /// What that says now.
+    told: BTreeMap<Tenant, Told>,
     waiting: Waiting,
     params: FindingParams,
     looks: u32,
@@ -79,6 +85,8 @@ impl Victim {
             pulses: Pulses::new(name.clone(), PulseParams::default()),
             in_moment: Vec::new(),
             cpi2: Cpi2::new(Cpi2Params::default()),
+            company: Company::new(CompanyParams::default()),
+            told: BTreeMap::new(),
             waiting: Waiting::new(WaitingParams::default()),
             params: FindingParams::default(),
             looks: 0,
@@ -92,6 +100,7 @@ impl Victim {
         self.work.guilt.keep(suspects);
         self.latency.guilt.keep(suspects);
         self.pulses.keep(suspects);
+        self.company.keep(suspects);
         self.waiting.keep(suspects);
     }
 
@@ -100,6 +109,7 @@ impl Victim {
         self.work.guilt.forget(suspect);
         self.latency.guilt.forget(suspect);
         self.pulses.forget(suspect);
+        self.company.forget(suspect);
         self.waiting.forget(suspect);
     }
 
@@ -280,6 +290,7 @@ impl Victim {
         let evidence = Evidence { work, latency, cpus, correlated: &correlated, lockers, waiting };
         let mut finding = judge(&evidence, &signs, &self.params);
         self.pulses.tell(&mut finding, &self.params);
+        self.tell_company(&mut finding);
         self.finding = Some(finding);
     }
 
@@ -332,6 +343,9 @@ impl Victim {
     /// then waiting.
     pub(super) fn choose(&self, candidates: &[Candidate], held: Duration) -> Vec<Tenant> {
         let Some(requests_per_s) = self.requests_per_s else { return Vec::new() };
+        if let Some(unproved) = self.unproved(candidates) {
+            return vec![unproved];
+        }
         let by_work = self.work.choose(candidates, held, requests_per_s);
         if by_work.is_empty() {
             return self.latency.choose(candidates, held, requests_per_s);

@@ -120,6 +120,13 @@ fn counters(reading: &mut TenantReading, mut change: impl FnMut(&mut u64)) {
         change(&mut waits.others_ns);
         change(&mut waits.nobody_ns);
     }
+    if let Ok(company) = &mut reading.company {
+        let ends = [&mut company.others, &mut company.nobody];
+        for beside in company.tenants.values_mut().chain(ends) {
+            change(&mut beside.cpu_ns);
+            change(&mut beside.sends);
+        }
+    }
     if let Ok(requests) = &mut reading.requests {
         change(&mut requests.requests);
         change(&mut requests.bytes_in);

@@ -145,6 +145,9 @@ impl Body {
             page_faults: Err(Gap::absent("the simulated kernel counts no page faults")),
             run_queue_ns: Ok(of.run_queue.clone()),
             waits: self.waits(group),
+            company: Err(Gap::absent(
+                "the simulated kernel does not tell beside whom a service runs",
+            )),
             requests: self.requests(&self.tenants[group]),
             egress_bytes: Ok(self.egress(group) as u64),
             memory: sensed.clone().map(|s| BandwidthReading { bytes: bytes(&s.group_bytes) }),

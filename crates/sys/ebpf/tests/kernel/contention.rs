@@ -3,7 +3,7 @@
 //! with what would be fair.
 
 use crate::common::{Cgroup, Process, Redis, eventually, in_groups, probes_with};
-use quell_ebpf::{CgroupIds, EbpfError, MAX_VICTIMS, Probes, Stood};
+use quell_ebpf::{Beside, CgroupIds, Company, EbpfError, MAX_VICTIMS, Probes, Stood};
 use std::fs;
 
 const VICTIM: u32 = 1;
@@ -82,6 +82,7 @@ fn while_running(probes: &Probes, groups: &[&Cgroup], ns: u64) -> (Stood, Vec<[f
         behind_ns: after.behind_ns.iter().map(|(slot, ns)| (*slot, ns - less(slot))).collect(),
         others_ns: after.others_ns - before.others_ns,
         nobody_ns: after.nobody_ns - before.nobody_ns,
+        company: after.company,
     };
     let grew = |(old, new): (&[u64; 2], &[u64; 2])| [0, 1].map(|i| (new[i] - old[i]) as f64);
     (grown, said.iter().zip(&says).map(grew).collect())
@@ -209,4 +210,54 @@ fn a_task_that_leaves_the_group_is_no_victim_any_more() {
     });
     let (stood, _) = while_running(&probes, &[&a], 500_000_000);
     assert_eq!(all(&stood), 0.0, "{stood:?}");
+}
+
+/// A task that sends a line on a TCP connection again and again, on these CPUs.
+fn sender(group: &Cgroup, cpus: &str, port: u16) -> Process {
+    let script = format!(
+        "ulimit -t 30; exec 3>/dev/tcp/127.0.0.1/{port}; while :; do echo line >&3 || exit; done"
+    );
+    Process::start(&mut in_groups(&[group], &["taskset", "-c", cpus, "bash", "-c", &script]))
+}
+
+/// Reads what comes on one connection, until it ends.
+fn sink() -> (u16, std::thread::JoinHandle<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let read = move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    };
+    (port, std::thread::spawn(read))
+}
+
+#[test]
+fn what_a_victim_does_is_put_down_to_who_has_the_other_cpu() {
+    let (victim, a, b) = (group("beside-v"), group("beside-a"), group("beside-b"));
+    let probes = watching(&[(&victim, VICTIM), (&a, A), (&b, B)]);
+    let (port, sink) = sink();
+    let sender = sender(&victim, "0", port);
+    let spinners = [spinner(&a, "1"), spinner(&b, "1")];
+    [&victim, &a, &b].into_iter().for_each(|group| at_work(group, 1));
+    let company = || stood(&probes).company.unwrap();
+    let before = company();
+    let (_, ran) = while_running(&probes, &[&a, &b, &victim], 1_000_000_000);
+    let after = company();
+    let beside = |of: fn(&Company) -> Option<Beside>| {
+        let (old, new) = (of(&before).unwrap_or_default(), of(&after).unwrap_or_default());
+        ((new.ns - old.ns) as f64, (new.sends - old.sends) as f64)
+    };
+    let (beside_a, sent_a) = beside(|c| c.slots.get(&A).copied());
+    let (beside_b, sent_b) = beside(|c| c.slots.get(&B).copied());
+    let rest = beside(|c| Some(c.others)).0 + beside(|c| Some(c.nobody)).0;
+    // Each moment of it is beside whatever each other CPU does.
+    let others = std::thread::available_parallelism().unwrap().get() as f64 - 1.0;
+    about("beside everybody", beside_a + beside_b + rest, others * ran[2][0]);
+    about("beside A and B", beside_a / beside_b, ran[0][0] / ran[1][0]);
+    assert!(sent_a > 1000.0 && sent_b > 1000.0, "{sent_a} and {sent_b} sends");
+    about("sends a second", sent_a / beside_a, sent_b / beside_b);
+    let own = beside(|c| c.slots.get(&VICTIM).copied()).0;
+    assert!(own < 0.02 * beside_a, "it is no company of its own: {own}");
+    drop((sender, spinners));
+    sink.join().unwrap();
 }
