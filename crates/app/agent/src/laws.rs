@@ -60,13 +60,14 @@ fn parameters(config: &Checked) -> Result<LawParams, toml::de::Error> {
     toml::Value::Table(config.all_law_parameters()).try_into()
 }
 
-/// Parameters of a law that only finds out who slows whom: whether a reporter runs is what `culprit`
-/// is told.
+/// Parameters of a law that only finds out who slows whom: whether a reporter runs, and whether company
+/// counts, is what `culprit` is told.
 pub(crate) fn who(config: &Checked) -> Result<WhoParams, ConfigErrors> {
     let culprit = Law::Culprit.name();
     let params = parameters(config);
     let params = params.map_err(|error| config.law_error(culprit, "", &error.to_string()))?;
-    Ok(WhoParams { reporters: params.culprit.reporters, ..WhoParams::default() })
+    let told = params.culprit;
+    Ok(WhoParams { reporters: told.reporters, company: told.company, ..WhoParams::default() })
 }
 
 /// What the configured laws want to be read; nothing if they cannot be made, which is told elsewhere.
@@ -152,6 +153,8 @@ mod tests {
         assert!(who(&check(LEAST)).unwrap().reporters);
         let off = format!("{LEAST}[law.culprit]\nreporters = false\n");
         assert!(!who(&check(&off)).unwrap().reporters);
+        let off = format!("{LEAST}[law.culprit]\ncompany = false\n");
+        assert!(!who(&check(&off)).unwrap().company);
     }
 
     #[test]

@@ -92,6 +92,9 @@ pub struct CulpritParams {
     /// Whether a reporter tells what a culprit takes: short bursts on a CPU that is idle, at most
     /// 1 % of it. For `quell who` too.
     pub reporters: bool,
+    /// Whether it weighs how much a service gets done beside whom: that accuses, and tells how much harm
+    /// is done, at no cost to anybody. For `quell who` too.
+    pub company: bool,
 }
 
 impl Default for CulpritParams {
@@ -107,6 +110,7 @@ impl Default for CulpritParams {
             victim_weight: 10_000,
             batch_idle: true,
             reporters: true,
+            company: true,
         }
     }
 }
@@ -146,6 +150,7 @@ impl Culprit {
         let looks = WhoParams {
             held_share_frac: params.held_share_frac,
             reporters: params.reporters,
+            company: params.company,
             ..WhoParams::default()
         };
         Self {

@@ -191,7 +191,9 @@ impl Who {
             victim.hear(self.traps.weights_ln());
             victim.wait_for_looks(patient);
             victim.see(seen, service, &held);
-            victim.accompany(seen, service);
+            if self.params.company {
+                victim.accompany(seen, service);
+            }
             seen.experiments.iter().for_each(|trace| victim.take(trace, seen, service));
             victim.feel(seen, service, &cpus);
             // Another law's looks are known of when they end.

@@ -19,6 +19,8 @@ pub struct WhoParams {
     pub looks: bool,
     /// Whether a reporter runs on a CPU that is idle, to tell what is fought over.
     pub reporters: bool,
+    /// Whether it weighs beside whom a service runs.
+    pub company: bool,
 }
 
 impl Default for WhoParams {
@@ -32,6 +34,7 @@ impl Default for WhoParams {
             least_cpus: 0.02,
             looks: true,
             reporters: true,
+            company: true,
         }
     }
 }
