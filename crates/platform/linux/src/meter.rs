@@ -3,7 +3,7 @@
 use quell_cgroup::{Group, Layout};
 use quell_ebpf::{CgroupIds, Listener, Options, Probes, ServiceKey, Stood, listening_sockets};
 use quell_types::{
-    Beside, CompanyReading, Gap, LogHistogram, Reading, RequestReading, Tenant, WaitReading,
+    CompanyReading, Gap, LogHistogram, Reading, RequestReading, Tenant, WaitReading,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -160,13 +160,12 @@ impl Meter {
 
     fn company(&self, slot: u32, stood: Stood) -> Reading<CompanyReading> {
         let company = stood.company.map_err(Gap::absent)?;
-        let beside = |b: quell_ebpf::Beside| Beside { cpu_ns: b.ns, sends: b.sends };
         let others = company.slots.into_iter().filter(|(other, _)| *other != slot);
-        let name = |(slot, b): (u32, _)| Some((self.names.get(&slot)?.clone(), beside(b)));
+        let name = |(slot, b): (u32, _)| Some((self.names.get(&slot)?.clone(), b));
         Ok(CompanyReading {
             tenants: others.filter_map(name).collect(),
-            others: beside(company.others),
-            nobody: beside(company.nobody),
+            others: company.others,
+            nobody: company.nobody,
         })
     }
 

@@ -6,6 +6,7 @@ use crate::packets::{in_range, per_cpu};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::{BtfTracePoint, FEntry, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
+use quell_types::Beside;
 use std::collections::BTreeMap;
 
 /// Most slots that can be watched at once.
@@ -45,17 +46,8 @@ pub struct Stood {
     pub company: Result<Company, String>,
 }
 
-/// How long the tasks of a watched slot ran while somebody had another CPU, and how often they sent
-/// something on TCP meanwhile. Summed over CPUs: what runs on two others counts twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beside {
-    /// CPU time in nanoseconds.
-    pub ns: u64,
-    /// How often they sent something.
-    pub sends: u64,
-}
-
-/// Beside whom a watched slot ran since it was watched.
+/// What the tasks of a watched slot did beside whom since it was watched; sends are those on any socket
+/// since Linux 6.3, on TCP before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Company {
     /// By the slot of who ran elsewhere; only those that are not 0.
@@ -218,33 +210,29 @@ impl Contention {
         let victim = self.victims.iter().position(|victim| *victim == slot);
         let unwatched = || EbpfError::Unavailable(format!("slot {slot} is not watched"));
         let victim = victim.ok_or_else(unwatched)?;
-        let row = |row: u32| -> Result<[u64; 3], EbpfError> {
-            let values = self.blame.get(&row, 0).map_err(EbpfError::map("rq_blame"))?;
-            let add = |sum: u64, more: u64| sum.wrapping_add(more);
-            let all = |of: usize| values.iter().map(|blame| blame[of][victim]).fold(0, add);
-            Ok([all(0), all(1), all(2)])
-        };
-        let beside = |[_, ns, sends]: [u64; 3]| Beside { ns, sends };
-        let (others, nobody) = (row(OTHERS)?, row(NOBODY)?);
-        let mut stood = Stood {
-            behind_ns: BTreeMap::new(),
-            others_ns: others[0],
-            nobody_ns: nobody[0],
-            company: Ok(Company::default()),
-        };
-        let mut company =
-            Company { slots: BTreeMap::new(), others: beside(others), nobody: beside(nobody) };
+        let (others_ns, others) = self.row(OTHERS, victim)?;
+        let (nobody_ns, nobody) = self.row(NOBODY, victim)?;
+        let mut behind_ns = BTreeMap::new();
+        let mut company = Company { slots: BTreeMap::new(), others, nobody };
         for used in self.groups.values() {
-            let found = row(used + SLOT_0)?;
-            if found[0] > 0 {
-                stood.behind_ns.insert(*used, found[0]);
+            let (ns, beside) = self.row(used + SLOT_0, victim)?;
+            if ns > 0 {
+                behind_ns.insert(*used, ns);
             }
-            if beside(found) != Beside::default() {
-                company.slots.insert(*used, beside(found));
+            if beside != Beside::default() {
+                company.slots.insert(*used, beside);
             }
         }
-        stood.company = self.sends.clone().map(|_| company);
-        Ok(stood)
+        let company = self.sends.clone().map(|_| company);
+        Ok(Stood { behind_ns, others_ns, nobody_ns, company })
+    }
+
+    /// How long a victim stood behind those of a row, in nanoseconds, and what it did beside them.
+    fn row(&self, row: u32, victim: usize) -> Result<(u64, Beside), EbpfError> {
+        let values = self.blame.get(&row, 0).map_err(EbpfError::map("rq_blame"))?;
+        let add = |sum: u64, more: u64| sum.wrapping_add(more);
+        let all = |of: usize| values.iter().map(|blame| blame[of][victim]).fold(0, add);
+        Ok((all(0), Beside { cpu_ns: all(1), sends: all(2) }))
     }
 }
 

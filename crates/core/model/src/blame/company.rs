@@ -40,8 +40,8 @@
 //! Where everything else is idle, or only one group runs elsewhere, it is compared with idle CPUs. A
 //! group that runs elsewhere all the time has nothing to be compared with, and gives none. On many
 //! CPUs others run beside the same group as well, which makes differences smaller, never greater,
-//! unless two always run together: looks part these. Without Linux 5.16, or for a service that sends
-//! nothing, nothing is told.
+//! unless two always run together: looks part these. Before Linux 6.3 (5.16 where programs may hook
+//! functions), or for a service that sends nothing, nothing is told.
 //!
 //! Source: issue "Name the polluter and limit only it" (the scheduler's own randomness as a free
 //! experiment); R-3.

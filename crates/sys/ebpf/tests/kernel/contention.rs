@@ -3,7 +3,8 @@
 //! with what would be fair.
 
 use crate::common::{Cgroup, Process, Redis, eventually, in_groups, probes_with};
-use quell_ebpf::{Beside, CgroupIds, Company, EbpfError, MAX_VICTIMS, Probes, Stood};
+use quell_ebpf::{CgroupIds, Company, EbpfError, MAX_VICTIMS, Probes, Stood};
+use quell_types::Beside;
 use std::fs;
 
 const VICTIM: u32 = 1;
@@ -245,7 +246,7 @@ fn what_a_victim_does_is_put_down_to_who_has_the_other_cpu() {
     let after = company();
     let beside = |of: fn(&Company) -> Option<Beside>| {
         let (old, new) = (of(&before).unwrap_or_default(), of(&after).unwrap_or_default());
-        ((new.ns - old.ns) as f64, (new.sends - old.sends) as f64)
+        ((new.cpu_ns - old.cpu_ns) as f64, (new.sends - old.sends) as f64)
     };
     let (beside_a, sent_a) = beside(|c| c.slots.get(&A).copied());
     let (beside_b, sent_b) = beside(|c| c.slots.get(&B).copied());
