@@ -11,11 +11,12 @@
 //!
 //! Where little harm is wanted, it is harder to know how much there was than to judge it: once the
 //! law has ended, more turns are played with Quell off, for as long whatever the law said; those
-//! before and after count together. The duty of one who takes the CPU is found beside the groups
-//! that were drawn, with Quell off, before the trial begins (`search.rs`).
+//! before and after count together. The culprit's duty is found beside the groups that were drawn, with
+//! Quell off, before the trial begins (`search.rs`).
 //!
 //! Where the service has CPUs of its own (`--apart`), nobody can hurt it by taking one: what harm there
-//! is comes by caches and memory.
+//! is comes by caches and memory. Who takes memory and is to do little harm is always tried so: on the
+//! service's own CPUs it would do more harm by being there, as everybody does, than by memory.
 //!
 //! A control (`--control`) plays the turns with Quell off and stops nobody: the harm that it finds is
 //! chance.
@@ -60,8 +61,8 @@ use options::LOAD_FRAC;
 use play::TurnLoad;
 use quell_cgroup::CpuUsage;
 use quell_service::{Bench, Controls, Profile, RunReport, WindowRule, now_ns};
-use search::Usual;
 use std::time::{Duration, Instant};
+use steer::Usuals;
 use timeline::{Course, Spans};
 use watch::watch;
 
@@ -131,7 +132,7 @@ impl Ground<'_> {
     fn trials(&self, rate: f64, say: &dyn Fn(&str)) -> anyhow::Result<TrialReport> {
         let options = self.options;
         let mut report = TrialReport::new(options);
-        let (mut courses, mut usual) = (Vec::new(), Usual::default());
+        let (mut courses, mut usual) = (Vec::new(), Usuals::default());
         for number in 0..u32::MAX {
             if report.is_done(options, DISCARDED_FRAC) || self.interrupt.requested() {
                 break;
@@ -177,9 +178,9 @@ impl Ground<'_> {
         number: u32,
         mut drawn: Composition,
         rate: f64,
-        usual: &mut Usual,
+        usual: &mut Usuals,
     ) -> anyhow::Result<(Trial, Option<Course>)> {
-        let mut search = self.search(&drawn, *usual);
+        let mut search = self.search(&drawn, usual);
         if let Some(search) = &search {
             drawn.turn_to(search.best());
         }
@@ -193,7 +194,7 @@ impl Ground<'_> {
         {
             let arrivals = Arrivals { seed: seed.wrapping_add(SEARCH_SEED), ..arrivals };
             self.steer(&mut crowd, &mut drawn, search, arrivals)?;
-            usual.learn(search);
+            usual.learn(self.options.taken, &drawn, search);
         }
         if !crowd.works(self.interrupt)? {
             let trial = Trial::discarded(number, &drawn, None, "the culprit did not begin to work");

@@ -155,31 +155,45 @@ const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
 /// Work that leaves it.
 const GUILTY: [&str; 3] = ["llc-capacity", "memory-bandwidth", "llc-bandwidth"];
 
-/// How hard one works who takes the CPU and is to do little harm, in percent of a CPU for each of its
-/// threads: it works in turns of half a millisecond and sleeps between two, so that less of it is
-/// fewer turns, not shorter ones, and harm goes to nothing with it. (At a low CPU weight turns would
-/// be rare, not short, and who comes in one waits for its end. With turns a millisecond apart the
-/// wake-ups alone do harm.)
+/// How hard each thread of a culprit works that is to do little harm, in percent of a CPU.
+///
+/// One who takes the CPU works in turns of half a millisecond and sleeps between two, so that less of
+/// it is fewer turns, not shorter ones, and harm goes to nothing with it. (At a low CPU weight turns
+/// would be rare, not short, and who comes in one waits for its end. With turns a millisecond apart the
+/// wake-ups alone do harm.) One who takes memory, from CPUs that are not the service's, may work all
+/// the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Duty(f64);
+pub(crate) struct Duty {
+    percent: f64,
+    taken: Taken,
+}
 
 impl Duty {
-    /// With more, turns are longer than 0.8 ms, since sleeps are of a millisecond at least.
-    pub(super) const MOST: f64 = 45.0;
-    pub(super) const LEAST: f64 = 0.5;
     const TURN_S: f64 = 0.0005;
 
+    /// The least and the most. Who takes the CPU with more than 45 has turns longer than 0.8 ms, since
+    /// sleeps are of a millisecond at least.
+    pub(super) fn bounds(taken: Taken) -> (f64, f64) {
+        match taken {
+            Taken::Cpu => (0.5, 45.0),
+            Taken::Memory => (5.0, 100.0),
+        }
+    }
+
     /// Kept within bounds, to a tenth of a percent.
-    pub(super) fn new(percent: f64) -> Self {
-        Self((10.0 * percent.clamp(Self::LEAST, Self::MOST)).round() / 10.0)
+    pub(super) fn new(taken: Taken, percent: f64) -> Self {
+        let (least, most) = Self::bounds(taken);
+        Self { percent: (10.0 * percent.clamp(least, most)).round() / 10.0, taken }
     }
 
     pub(super) fn percent(self) -> f64 {
-        self.0
+        self.percent
     }
 
-    fn slice(self) -> Duration {
-        Duration::from_secs_f64(100.0 * Self::TURN_S / self.0)
+    /// Length of a slice of its duty cycle; none: as short as a sleep allows.
+    fn slice(self) -> Option<Duration> {
+        let short = Duration::from_secs_f64(100.0 * Self::TURN_S / self.percent);
+        (self.taken == Taken::Cpu).then_some(short)
     }
 }
 
@@ -198,10 +212,9 @@ impl Composition {
             let guilty = Some(index) == culprit;
             let kinds = if guilty && taken == Taken::Memory { &GUILTY } else { &INNOCENT };
             let resource = kinds[dice.below(kinds.len() as u64) as usize];
-            let intensity = match (guilty, harm, taken) {
-                (false, ..) => LEAST_PERCENT + STEP_PERCENT * dice.below(11) as f64,
-                (true, Harm::Little, Taken::Memory) => (20 + 10 * dice.below(6)) as f64,
-                (true, ..) => 100.0,
+            let intensity = match guilty {
+                false => LEAST_PERCENT + STEP_PERCENT * dice.below(11) as f64,
+                true => 100.0,
             };
             let threads = match (guilty, taken) {
                 (true, Taken::Cpu) => 2 + dice.below(3) as u32,
@@ -240,17 +253,22 @@ impl Composition {
         INNOCENT[dice.below(INNOCENT.len() as u64) as usize]
     }
 
-    /// The culprit works as hard as this from now on, in short turns.
+    /// The culprit works as hard as this from now on.
     pub(crate) fn turn_to(&mut self, duty: Duty) {
         if let Some(culprit) = self.culprit {
             self.members[culprit].intensity = duty.percent();
-            self.members[culprit].slice = Some(duty.slice());
+            self.members[culprit].slice = duty.slice();
         }
     }
 
     /// Threads of the culprit; none if there is none.
     pub(crate) fn culprit_threads(&self) -> Option<u32> {
         self.culprit.map(|index| self.members[index].threads)
+    }
+
+    /// What the culprit presses on; none if there is none.
+    pub(super) fn pressed(&self) -> Option<&'static str> {
+        self.culprit.map(|index| self.members[index].resource)
     }
 
     /// The culprit's name.
@@ -342,7 +360,7 @@ mod tests {
     fn a_duty_that_is_found_is_that_of_the_culprit_alone() {
         let before = Composition::draw(2, 0, (Harm::Little, Taken::Cpu), 9.0);
         let mut drawn = before.clone();
-        drawn.turn_to(Duty::new(2.04));
+        drawn.turn_to(Duty::new(Taken::Cpu, 2.04));
         let culprit = drawn.culprit.unwrap();
         assert!(drawn.members[culprit].in_words().contains(" 2 x "), "{drawn:?}");
         assert_eq!(drawn.members[culprit].slice, Some(Duration::from_millis(25)));
@@ -355,9 +373,12 @@ mod tests {
         let table =
             [(0.0, 0.5, 100_000), (2.46, 2.5, 20_000), (20.0, 20.0, 2500), (99.0, 45.0, 1111)];
         for (wanted, percent, slice_us) in table {
-            let duty = Duty::new(wanted);
-            assert_eq!((duty.percent(), duty.slice().as_micros()), (percent, slice_us));
+            let duty = Duty::new(Taken::Cpu, wanted);
+            assert_eq!(duty.percent(), percent);
+            assert_eq!(duty.slice().map(|slice| slice.as_micros()), Some(slice_us));
         }
+        let all = Duty::new(Taken::Memory, 170.0);
+        assert_eq!((all.percent(), all.slice()), (100.0, None));
     }
 
     #[test]

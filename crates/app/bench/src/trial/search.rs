@@ -1,4 +1,4 @@
-//! Finds the duty at which a culprit of the CPU does little harm.
+//! Finds the duty at which a culprit does little harm.
 //!
 //! # Problem
 //! How much harm a duty does is the machine's and that of the groups beside it: with CPUs to spare
@@ -21,9 +21,13 @@
 //! Pairs of the search decide nothing but the duty: they were chosen by what they told, and what is
 //! chosen so tells too much. The trial measures anew.
 //!
+//! One who takes the CPU is judged by the service's mean latency, one who takes memory, from CPUs that
+//! are not the service's, by its CPU time per answer, which scatters less.
+//!
 //! Only harm that was measured with Quell off comes in here, nothing that Quell said.
 
-use super::draw::Duty;
+use super::draw::{Duty, Taken};
+use super::harm::Pair;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -50,6 +54,8 @@ pub struct SearchPair {
     pub duty_percent: f64,
     /// The service's mean latency beside it over that without.
     pub latency_ratio: f64,
+    /// Its CPU time per answer, the same.
+    pub cost_ratio: f64,
 }
 
 /// What a tenth of a CPU usually does to the service, as ln of harm - 1: the mean over trials, of
@@ -60,14 +66,17 @@ pub(super) struct Usual {
     trials: f64,
 }
 
-impl Default for Usual {
-    /// A queue at four fifths of what it can: 1 / (1 - rho) grows by a tenth and more.
-    fn default() -> Self {
-        Self { mean: 0.15_f64.ln(), trials: 4.0 }
-    }
-}
-
 impl Usual {
+    /// Before anything was seen. Of the CPU: a queue at four fifths of what it can, 1 / (1 - rho) grows
+    /// by a tenth and more. Of memory: who streams all the time slows others by a fifth.
+    pub(super) fn of(taken: Taken) -> Self {
+        let excess: f64 = match taken {
+            Taken::Cpu => 0.15,
+            Taken::Memory => 0.02,
+        };
+        Self { mean: excess.ln(), trials: 4.0 }
+    }
+
     pub(super) fn learn(&mut self, search: &Search) {
         let found: f64 = search.cells.iter().map(|cell| cell.weight * cell.effect_ln).sum();
         self.trials += 1.0;
@@ -101,6 +110,7 @@ impl Cell {
 /// What is known of one culprit beside one crowd.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
+    taken: Taken,
     threads: f64,
     /// What is wanted, as ln of harm - 1.
     wanted_ln: Range<f64>,
@@ -111,7 +121,7 @@ pub(super) struct Search {
 
 impl Search {
     /// `class` is what is wanted, in factors above 1.
-    pub(super) fn new(threads: u32, class: Range<f64>, usual: Usual) -> Self {
+    pub(super) fn new((taken, threads): (Taken, u32), class: Range<f64>, usual: Usual) -> Self {
         let step = (EFFECTS_LN.1 - EFFECTS_LN.0) / f64::from(EFFECTS - 1);
         let cells =
             (0..EFFECTS).map(|at| EFFECTS_LN.0 + step * f64::from(at)).flat_map(|effect_ln| {
@@ -123,20 +133,28 @@ impl Search {
             });
         let cells = cells.collect();
         let wanted_ln = (class.start - 1.0).ln()..(class.end - 1.0).ln();
-        let mut search = Self { threads: f64::from(threads), wanted_ln, cells, pairs: Vec::new() };
+        let threads = f64::from(threads);
+        let mut search = Self { taken, threads, wanted_ln, cells, pairs: Vec::new() };
         search.normalise();
         search
     }
 
-    /// Learns what was seen at this duty: ln of the latency beside the culprit over that without.
-    pub(super) fn learn(&mut self, duty: Duty, seen_ln: f64) {
+    /// Learns what was seen at this duty.
+    pub(super) fn learn(&mut self, duty: Duty, pair: &Pair) {
+        let seen_ln = match self.taken {
+            Taken::Cpu => pair.latency_ln,
+            Taken::Memory => pair.cost_ln,
+        };
         let units_ln = self.units_ln(duty);
         for cell in &mut self.cells {
             cell.weight *= cell.likelihood(units_ln, seen_ln);
         }
         self.normalise();
-        let (duty_percent, latency_ratio) = (duty.percent(), seen_ln.exp());
-        self.pairs.push(SearchPair { duty_percent, latency_ratio });
+        self.pairs.push(SearchPair {
+            duty_percent: duty.percent(),
+            latency_ratio: pair.latency_ln.exp(),
+            cost_ratio: pair.cost_ln.exp(),
+        });
     }
 
     /// What was learned until now.
@@ -153,12 +171,13 @@ impl Search {
 
     /// The duty that is of the class with the greatest probability.
     pub(super) fn best(&self) -> Duty {
-        let factor = (Duty::MOST / Duty::LEAST).powf(1.0 / f64::from(DUTIES - 1));
-        let duty = |at: u32| Duty::new(Duty::LEAST * factor.powf(f64::from(at)));
+        let (least, most) = Duty::bounds(self.taken);
+        let factor = (most / least).powf(1.0 / f64::from(DUTIES - 1));
+        let duty = |at: u32| Duty::new(self.taken, least * factor.powf(f64::from(at)));
         let judged = (0..DUTIES).map(duty).map(|duty| (self.probability(duty), duty));
         let better =
             |best: (f64, Duty), next: (f64, Duty)| if next.0 > best.0 { next } else { best };
-        judged.fold((-1.0, Duty::new(Duty::LEAST)), better).1
+        judged.fold((-1.0, Duty::new(self.taken, least)), better).1
     }
 
     /// ln of the CPUs that are taken, in tenths of one.

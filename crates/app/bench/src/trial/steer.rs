@@ -1,4 +1,4 @@
-//! Finds, with Quell off, how hard a culprit of the CPU works that is to do little harm.
+//! Finds, with Quell off, how hard a culprit works that is to do little harm.
 
 use super::Ground;
 use super::crowd::Crowd;
@@ -6,6 +6,7 @@ use super::draw::{Composition, Harm, Taken};
 use super::harm::Latencies;
 use super::off::{Arrivals, OffTurns};
 use super::search::{Search, Usual};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The search takes so long at most.
@@ -15,15 +16,43 @@ const SETTLED: Duration = Duration::from_millis(300);
 /// It ends where the duty is of the class with this probability, but not before so many pairs.
 const SURE: f64 = 0.9;
 const FEWEST: u32 = 5;
+/// It ends as well where no duty is of the class with this probability: hardly anything harms here.
+const HOPELESS: f64 = 0.05;
 /// A culprit begins anew, which takes a tenth of a second, only for so much more of it.
 const WORTH: f64 = 0.03;
 
+/// What is usual of culprits, by what they press on.
+#[derive(Debug, Default)]
+pub(super) struct Usuals(BTreeMap<&'static str, Usual>);
+
+impl Usuals {
+    fn of(&self, taken: Taken, drawn: &Composition) -> Usual {
+        let known = drawn.pressed().and_then(|pressed| self.0.get(key(taken, pressed)));
+        known.copied().unwrap_or_else(|| Usual::of(taken))
+    }
+
+    /// Learns from a search that is over.
+    pub(super) fn learn(&mut self, taken: Taken, drawn: &Composition, search: &Search) {
+        let Some(pressed) = drawn.pressed() else { return };
+        self.0.entry(key(taken, pressed)).or_insert_with(|| Usual::of(taken)).learn(search);
+    }
+}
+
+/// Those who take the CPU do it alike, whatever they compute.
+fn key(taken: Taken, pressed: &'static str) -> &'static str {
+    match taken {
+        Taken::Cpu => "cpu",
+        Taken::Memory => pressed,
+    }
+}
+
 impl Ground<'_> {
     /// What the search knows before it begins; none where the culprit works as it is drawn.
-    pub(super) fn search(&self, drawn: &Composition, usual: Usual) -> Option<Search> {
-        let kind = (self.options.harm, self.options.taken);
+    pub(super) fn search(&self, drawn: &Composition, usual: &Usuals) -> Option<Search> {
         let (threads, class) = (drawn.culprit_threads()?, self.options.harm.bounds()?);
-        (kind == (Harm::Little, Taken::Cpu)).then(|| Search::new(threads, class, usual))
+        let taken = self.options.taken;
+        let usual = usual.of(taken, drawn);
+        (self.options.harm == Harm::Little).then(|| Search::new((taken, threads), class, usual))
     }
 
     /// Turns the culprit's duty until its harm beside the very groups of this trial is probably of
@@ -39,9 +68,10 @@ impl Ground<'_> {
         let (mut off, latencies) = (OffTurns::default(), Latencies::default());
         let (mut duty, mut pairs) = (search.best(), 0);
         self.interrupt.sleep(SETTLED)?;
-        while off.fits(until) && (pairs < FEWEST || search.probability(duty) < SURE) {
+        let open = |probability: f64| (HOPELESS..SURE).contains(&probability);
+        while off.fits(until) && (pairs < FEWEST || open(search.probability(duty))) {
             if let Some(pair) = self.pair(crowd, arrivals, &mut off, &latencies)? {
-                search.learn(duty, pair.latency_ln);
+                search.learn(duty, &pair);
             }
             pairs += 1;
             let best = search.best();

@@ -35,9 +35,9 @@ enum What {
 /// harm, as soon as somebody is named, the service's tail and the work of innocents are measured in
 /// turns: everybody under the law, the service alone, and without the culprit. With little harm,
 /// more pairs are played with Quell off for 6 seconds once the law has ended, and all count
-/// together. How hard one works who takes the CPU and is to do little harm is found before its
-/// trial, with Quell off, by what it does to the service beside the groups drawn. Each trial takes
-/// at most 25 seconds, 31 with little harm, and this search 15 more. Needs root.
+/// together. How hard one works who is to do little harm is found before its trial, with Quell off,
+/// by what it does to the service beside the groups drawn. Each trial takes at most 25 seconds, 31
+/// with little harm, and this search 15 more. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +60,7 @@ struct Polluter {
     #[arg(long, value_name = "WHAT", default_value_t)]
     taken: Taken,
     /// The service has half of the CPUs for itself and batch the others, so that who hurts it hurts
-    /// by caches and memory alone.
+    /// by caches and memory alone. Always so for --taken memory --harm 1.05..1.2.
     #[arg(long)]
     apart: bool,
     /// What is drawn.
@@ -81,6 +81,13 @@ struct Polluter {
     report: Option<PathBuf>,
 }
 
+impl Polluter {
+    /// On the service's own CPUs who takes memory does more by being there than by memory.
+    fn apart(&self) -> bool {
+        self.apart || (self.harm, self.taken) == (Harm::Little, Taken::Memory)
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::Polluter(polluter) => run_polluter(polluter),
@@ -96,7 +103,7 @@ fn run_polluter(polluter: &Polluter) -> anyhow::Result<()> {
         trials: polluter.trials,
         harm: polluter.harm,
         taken: polluter.taken,
-        apart: polluter.apart,
+        apart: polluter.apart(),
         seed: polluter.seed,
         control: polluter.control,
         service: polluter.service.spec(),

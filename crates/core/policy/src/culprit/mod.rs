@@ -10,7 +10,8 @@
 //! CPUs. It gets that as a CPU bandwidth of a short period, so that what it does is spread thinly,
 //! and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks
 //! show it within seconds, and the next term is twice as long. Who stops working, or leaves, is
-//! free at once. Who works in bursts is limited for many of them ([`terms`]). Meanwhile the victim is
+//! free at once, and so is who was named by chance, once looks make its guilt less likely than it was
+//! before anything was seen. Who works in bursts is limited for many of them ([`terms`]). Meanwhile the victim is
 //! served first, as long as there is room ([`first`]).
 //!
 //! # Units
@@ -26,6 +27,7 @@
 //!   for each that is limited:
 //!       its budget follows what is learned of its harm
 //!       term over: free it, forget what is known of it     idle for 10 s: the same
+//!       looks now speak against its guilt: free it, and keep what is known of it
 //!       works in bursts: its term is 16 of them at least (the longest term at most), idle is who stays away for three
 //! ```
 //!
@@ -43,6 +45,7 @@
 //! | `look`, `look-now`, `relieve`, `burst` | a question is open | see `who` |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
+//! | `acquitted` | convicted for what looks showed, and looks show the contrary by now | no limit; its term never was |
 //! | `served-first` | somebody is limited for its sake, and CPUs have time left | the victim's weight, the idle class of batch |
 //! | `served-again`, `no-room` | nobody is any more; no time is left, or nobody sees that | they are as they were |
 //! | `idle` | used less than half of its budget for 10 s, or for three times as long as its bursts are apart | the same |
@@ -57,7 +60,7 @@ use crate::parts::{check, short_period};
 use crate::who::{Who, WhoParams};
 use crate::{Needs, Policy};
 use first::{First, Serve};
-use quell_model::blame::{Finding, Standing};
+use quell_model::blame::{Finding, Resource, Standing};
 use quell_types::{Input, Knob, Observation, Proposal, Setting, Setup, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -176,7 +179,9 @@ impl Culprit {
                 let budget_cpus = self.budget_cpus(culprit.harm_ln_per_cpu);
                 // Who works in bursts may rest just now.
                 let (in_bursts, apart_s) = self.who.pulse_of(name).unwrap_or((0.0, 0.0));
-                let charge = Charge { budget_cpus, used_cpus: used.max(in_bursts), apart_s };
+                let used_cpus = used.max(in_bursts);
+                let by_looks = culprit.resource != Resource::Cpu;
+                let charge = Charge { budget_cpus, used_cpus, apart_s, by_looks };
                 let worse = charges.get(name).is_none_or(|c| budget_cpus < c.budget_cpus);
                 if worse {
                     charges.insert(name.clone(), charge);
@@ -252,7 +257,6 @@ impl Culprit {
     }
 
     fn free(&mut self, name: &Tenant, rule: &'static str) {
-        self.who.forget(name);
         self.first.freed(name);
         let knob = Knob::CpuBandwidth { tenant: name.clone() };
         self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
@@ -283,7 +287,11 @@ impl Policy for Culprit {
         }
         let used: BTreeMap<Tenant, f64> =
             seen.batch.keys().filter_map(|n| Some((n.clone(), used_cpus(seen, n)?))).collect();
+        for name in self.terms.acquit(|name| self.who.acquits(name)) {
+            self.free(&name, "acquitted");
+        }
         for (name, rule) in self.terms.end(seen.time, &used) {
+            self.who.forget(&name);
             self.free(&name, rule);
         }
         self.serve(setup, seen);

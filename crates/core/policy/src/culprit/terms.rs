@@ -4,6 +4,9 @@
 //! keep out of trouble, and each release costs the victim bursts until it is named again. So how far
 //! its bursts are apart is followed while it serves, from the time at which it works within its
 //! limit, and it is free once it stays away for some of them.
+//!
+//! Who was named wrongly is acquitted once others are found guilty of what it was named for: it is free
+//! at once, and its term never was.
 
 use quell_types::{Tenant, Time};
 use std::collections::BTreeMap;
@@ -32,6 +35,8 @@ pub(super) struct Charge {
     pub(super) used_cpus: f64,
     /// The usual time from one burst to the next; 0 if it is not known to work in bursts.
     pub(super) apart_s: f64,
+    /// Whether looks showed what it does, so that looks may show the contrary.
+    pub(super) by_looks: bool,
 }
 
 /// A term that is being served.
@@ -45,6 +50,7 @@ struct Term {
     burst: Time,
     /// The longest time from one burst to the next, in seconds; 0 before the second.
     apart_s: f64,
+    by_looks: bool,
 }
 
 impl Term {
@@ -56,6 +62,7 @@ impl Term {
             idle_since: None,
             burst: now,
             apart_s: charge.apart_s,
+            by_looks: charge.by_looks,
         }
     }
 
@@ -127,6 +134,7 @@ impl Terms {
                 Some(term) => {
                     term.budget_cpus = charge.budget_cpus;
                     term.apart_s = term.apart_s.max(charge.apart_s);
+                    term.by_looks &= charge.by_looks;
                 }
                 None if charge.used_cpus <= charge.budget_cpus => continue,
                 None => {
@@ -159,6 +167,15 @@ impl Terms {
         free
     }
 
+    /// Ends the terms of those of whom looks show the contrary by now; answers with who that is.
+    pub(super) fn acquit(&mut self, innocent: impl Fn(&Tenant) -> bool) -> Vec<Tenant> {
+        let wrong = |(name, term): &(&Tenant, &Term)| term.by_looks && innocent(name);
+        let free: Vec<Tenant> =
+            self.serving.iter().filter(wrong).map(|(name, _)| name.clone()).collect();
+        self.serving.retain(|name, _| !free.contains(name));
+        free
+    }
+
     fn length_s(&self, name: &Tenant, now: Time) -> f64 {
         let Some(record) = self.records.get(name) else { return self.first_s };
         if now.since(record.ended).as_secs_f64() > LATELY_TERMS * record.length_s {
@@ -174,7 +191,7 @@ mod tests {
     use crate::testing::at;
 
     fn charged(budget_cpus: f64, used_cpus: f64) -> BTreeMap<Tenant, Charge> {
-        [("jobs".into(), Charge { budget_cpus, used_cpus, apart_s: 0.0 })].into()
+        [("jobs".into(), Charge { budget_cpus, used_cpus, apart_s: 0.0, by_looks: true })].into()
     }
 
     fn used(cpus: f64) -> BTreeMap<Tenant, f64> {
@@ -201,6 +218,26 @@ mod tests {
         assert_eq!(served(&mut terms, 110.0, 0.1), (100.0, "served"), "the longest");
         assert_eq!(served(&mut terms, 220.0, 0.1), (100.0, "served"));
         assert_eq!(served(&mut terms, 1000.0, 0.1), (30.0, "served"), "long ago");
+    }
+
+    #[test]
+    fn who_is_acquitted_is_free_and_never_served() {
+        let mut terms = Terms::new(30.0, 600.0);
+        terms.convict(at(0.0), &charged(0.1, 0.8));
+        assert!(terms.acquit(|_| false).is_empty());
+        assert_eq!(terms.acquit(|name| name.as_str() == "jobs"), ["jobs".into()]);
+        assert!(terms.end(at(40.0), &used(0.8)).is_empty(), "there is no term to end");
+        assert_eq!(served(&mut terms, 41.0, 0.1), (30.0, "served"), "a first term again");
+    }
+
+    #[test]
+    fn looks_acquit_nobody_who_was_convicted_for_what_they_do_not_show() {
+        let mut terms = Terms::new(30.0, 600.0);
+        let by_waits = Charge { by_looks: false, ..charged(0.1, 0.8)[&"jobs".into()] };
+        terms.convict(at(0.0), &[("jobs".into(), by_waits)].into());
+        assert!(terms.acquit(|_| true).is_empty());
+        terms.convict(at(1.0), &charged(0.1, 0.1));
+        assert!(terms.acquit(|_| true).is_empty(), "nor who was convicted for both");
     }
 
     #[test]
@@ -260,7 +297,7 @@ mod tests {
     #[test]
     fn bursts_that_are_known_to_be_far_apart_are_waited_for() {
         let mut terms = Terms::new(30.0, 600.0);
-        let far = Charge { budget_cpus: 0.1, used_cpus: 0.9, apart_s: 20.0 };
+        let far = Charge { apart_s: 20.0, ..charged(0.1, 0.9)[&"jobs".into()] };
         assert_eq!(terms.convict(at(0.0), &[("jobs".into(), far)].into()).len(), 1);
         assert!((0..59).all(|s| terms.end(at(f64::from(s)), &used(0.0)).is_empty()));
         assert_eq!(terms.end(at(60.0), &used(0.0)), [("jobs".into(), "idle")]);

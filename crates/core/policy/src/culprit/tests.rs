@@ -25,6 +25,20 @@ fn only_the_culprit_is_limited_and_to_what_the_victim_bears() {
 }
 
 #[test]
+fn who_is_named_by_chance_is_free_again_once_looks_show_who_it_is() {
+    for seed in 1..=60 {
+        let mut world = world(&[("c", 0.4)], seed);
+        let mut wrong_s = 0.0;
+        for _ in 0..60 {
+            world.step();
+            wrong_s += if limited(&world).iter().any(|group| *group != "c") { 0.25 } else { 0.0 };
+        }
+        assert!(wrong_s <= 3.0, "seed {seed}: somebody innocent is limited for {wrong_s} s");
+        assert_eq!(limited(&world), ["c"], "seed {seed}");
+    }
+}
+
+#[test]
 fn nobody_is_limited_where_nobody_hurts() {
     for seed in 1..=10 {
         let mut world = world(&[], seed);

@@ -1,8 +1,19 @@
-//! Looks that are on their way.
+//! Looks: how they go, and those that are on their way.
 
 use super::Who;
 use super::relief::Relief;
 use quell_types::{Input, Tenant, Time};
+use std::time::Duration;
+
+/// Suspects run, are held, and run again: what drifts steadily cancels out. They run for twice as long
+/// as they are held, which costs them nothing and makes a look a quarter more certain, ...
+pub(super) const LOOK: [bool; 6] = [true, true, false, false, true, true];
+/// ... or for as long, where a look must be over soon.
+pub(super) const SHORT_LOOK: [bool; 4] = [true, false, false, true];
+/// Chips in which they are held.
+pub(super) const HELD_CHIPS: u64 = 2;
+/// The release comes at the latest so many times the planned hold after the planned end.
+const LATE_HOLDS: u32 = 4;
 
 /// A look that is on its way.
 #[derive(Clone, Debug)]
@@ -20,4 +31,16 @@ impl Who {
         let ln = all.fold(0.0, f64::max);
         (ln > 0.0).then(|| Input::new("company_ratio", libm::exp(ln)))
     }
+}
+
+/// For how long groups are held in a look.
+pub(super) fn held(code: &[bool], chip_us: u64) -> Duration {
+    let chips = code.iter().filter(|runs| !**runs).count() as u32;
+    Duration::from_micros(chip_us) * chips
+}
+
+/// How long after its begin a look's groups are let go at the latest, in microseconds.
+pub(super) fn bound_us(code: &[bool], chip_us: u64) -> u64 {
+    let planned = Duration::from_micros(chip_us) * code.len() as u32;
+    (planned + held(code, chip_us) * LATE_HOLDS).as_micros() as u64
 }

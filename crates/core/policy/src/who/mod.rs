@@ -9,8 +9,8 @@
 //! [`quell_model::blame`] says what evidence is worth; this law gathers it. Most comes for free:
 //! each sample tells how much every suspect used, what the victim's requests cost, and behind whom
 //! its threads stood for a CPU. What that leaves open is settled by looks: a set of suspects is held for
-//! two chips between two in which it runs, 50 ms in all, and the victim's CPU time per request is
-//! compared. Suspects pay for looks from a bank that fills with 1 % of their time, so nobody loses more
+//! two chips between four in which it runs (two, where the look would not fit into a sample), 50 ms in all,
+//! and the victim's CPU time per request is compared. Suspects pay for looks from a bank that fills with 1 % of their time, so nobody loses more
 //! than that.
 //!
 //! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
@@ -93,7 +93,7 @@ pub use params::WhoParams;
 
 use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
-use look::Look;
+use look::{HELD_CHIPS, Look, bound_us, held};
 use quell_model::blame::{Candidate, Finding, TrapParams, Traps};
 use quell_types::{
     BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
@@ -105,12 +105,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use victim::{Victim, cpus};
 
-/// Suspects run, are held twice as long, and run again: what drifts steadily cancels out.
-const CODE: [bool; 4] = [true, false, false, true];
-/// Chips in which they are held.
-const HELD_CHIPS: u64 = 2;
-/// The release comes at the latest this many times the planned length after the start.
-const BOUND_FACTOR: u64 = 3;
 /// A trace that did not come by then is lost.
 const LOST: Duration = Duration::from_secs(2);
 
@@ -162,6 +156,12 @@ impl Who {
             clean: true,
             traps: Traps::new(TrapParams::default()),
         }
+    }
+
+    /// Whether looks speak against a suspect's guilt for every victim: it is less likely now than it
+    /// was before anything was seen.
+    pub(crate) fn acquits(&self, suspect: &Tenant) -> bool {
+        self.victims.values().all(|victim| victim.acquits(suspect))
     }
 
     /// Forgets what was found out about a suspect: it is judged anew.
@@ -275,8 +275,7 @@ impl Who {
         groups: Vec<Tenant>,
         relief: Option<Relief>,
     ) -> Proposal {
-        let chips = code.iter().filter(|runs| !**runs).count() as u32;
-        let held_s = (Duration::from_micros(chip_us) * chips).as_secs_f64();
+        let held_s = held(code, chip_us).as_secs_f64();
         groups.iter().for_each(|group| self.held_time.spend(group, held_s));
         let look = Look { id: self.next_id, since: seen.time, groups: groups.clone(), relief };
         self.playing = Some(look);
@@ -326,7 +325,7 @@ impl Who {
             victims: seen.services.keys().cloned().collect(),
             code: code.to_vec(),
             chip_us,
-            bound_us: chip_us * code.len() as u64 * BOUND_FACTOR,
+            bound_us: bound_us(code, chip_us),
         };
         Proposal {
             policy: self.name.into(),

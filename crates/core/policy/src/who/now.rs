@@ -4,14 +4,17 @@
 //! leave enough for some that cannot: between its bursts whoever makes them seems as innocent as
 //! everybody, and would be held until nothing is left for the next burst.
 
+use super::Who;
+use super::look::{HELD_CHIPS, LOOK, SHORT_LOOK};
 use super::victim::Victim;
-use super::{CODE, HELD_CHIPS, Who};
 use quell_model::blame::Candidate;
 use quell_types::{Observation, Proposal, Setup, Tenant};
 use std::time::Duration;
 
 /// Looks that cannot wait, for which the others leave enough.
 const SAVED_LOOKS: u32 = 2;
+/// The share of the time between two steps that a look may take, so that its trace comes with the next.
+const LONGEST_FRAC: f64 = 0.8;
 
 impl Who {
     /// A look that can wait.
@@ -19,6 +22,14 @@ impl Who {
         let saved = self.victims.values().any(Victim::has_moments);
         let looks = 1 + if saved { SAVED_LOOKS } else { 0 };
         self.look_for(setup, seen, ("look", looks), Victim::choose)
+    }
+
+    /// How suspects run and are held in a look. More of it in which they run tells more, as long as all
+    /// of it comes with the next sample.
+    fn code(&self, rule: &str, chip_us: u64) -> &'static [bool] {
+        let lasts_s = Duration::from_micros(chip_us * LOOK.len() as u64).as_secs_f64();
+        let fits = lasts_s <= LONGEST_FRAC * self.params.period_s;
+        if rule == "look" && fits { &LOOK } else { &SHORT_LOOK }
     }
 
     /// A look at what makes a victim slow for this moment: it cannot wait.
@@ -47,7 +58,7 @@ impl Who {
         });
         let (name, chip_us, set) = found?;
         self.victims.get_mut(&name)?.looked();
-        Some(self.play(seen, (rule, &CODE), chip_us, set, None))
+        Some(self.play(seen, (rule, self.code(rule, chip_us)), chip_us, set, None))
     }
 
     /// The CPUs that somebody uses who is shown to make a victim slow for moments, while it does, and

@@ -113,6 +113,13 @@ impl Victim {
         self.waiting.forget(suspect);
     }
 
+    /// Whether all that is known makes it less likely than at first that one slows it, by whatever is
+    /// seen in looks: usually, and in slow moments.
+    pub(super) fn acquits(&self, suspect: &Tenant) -> bool {
+        let usually_ln = self.work.guilt.evidence_ln(suspect);
+        usually_ln < 0.0 && self.pulses.guilt().evidence_ln(suspect) <= 0.0
+    }
+
     /// Hears others' word about suspects: ln of how many times as likely it makes their guilt.
     pub(super) fn hear(&mut self, hearsay_ln: &BTreeMap<Tenant, f64>) {
         self.work.guilt.hear(hearsay_ln);

@@ -7,6 +7,15 @@ use super::*;
 const PAIRS: u32 = 12;
 const SEEDS: u64 = 8;
 
+/// Bounds of a duty that takes the CPU.
+const LEAST: f64 = 0.5;
+const MOST: f64 = 45.0;
+
+/// A pair in which only latency grew.
+fn late(latency_ln: f64) -> Pair {
+    Pair { latency_ln, p95_ln: 0.0, cost_ln: 0.0, answered_ln: 0.0 }
+}
+
 fn class() -> Range<f64> {
     Harm::Little.bounds().unwrap()
 }
@@ -35,11 +44,11 @@ fn noise(dice: &mut Dice, deviation: f64) -> f64 {
 fn found(response: Response, threads: u32, idle: f64, deviation: f64, seed: u64) -> f64 {
     let mut dice = Dice::new(seed);
     let harm = |duty: Duty| response(f64::from(threads) * duty.percent() / 100.0, idle);
-    let mut search = Search::new(threads, class(), Usual::default());
+    let mut search = Search::new((Taken::Cpu, threads), class(), Usual::of(Taken::Cpu));
     for _ in 0..PAIRS {
         let duty = search.best();
-        assert!((Duty::LEAST..=Duty::MOST).contains(&duty.percent()), "{duty:?}");
-        search.learn(duty, harm(duty).ln() + noise(&mut dice, deviation));
+        assert!((LEAST..=MOST).contains(&duty.percent()), "{duty:?}");
+        search.learn(duty, &late(harm(duty).ln() + noise(&mut dice, deviation)));
     }
     harm(search.best())
 }
@@ -74,21 +83,21 @@ fn it_finds_little_harm_beside_whatever_crowd() {
 fn what_is_found_is_the_seeds_alone_and_scatters_less_with_more_pairs() {
     let (_, queue, _) = RESPONSES[0];
     assert_eq!(found(queue, 3, 0.4, 0.15, 7), found(queue, 3, 0.4, 0.15, 7));
-    let mut search = Search::new(3, class(), Usual::default());
+    let mut search = Search::new((Taken::Cpu, 3), class(), Usual::of(Taken::Cpu));
     let duty = search.best();
     let at_first = search.probability(duty);
-    (0..4).for_each(|_| search.learn(duty, 1.12_f64.ln()));
+    (0..4).for_each(|_| search.learn(duty, &late(1.12_f64.ln())));
     let later = search.probability(duty);
     assert!(at_first < 0.5 && later > 0.9, "{at_first}, then {later}");
-    assert!(search.probability(Duty::new(Duty::MOST)) < 0.05);
+    assert!(search.probability(Duty::new(Taken::Cpu, MOST)) < 0.05);
 }
 
 #[test]
 fn no_harm_and_boundless_harm_lead_to_the_ends_and_nothing_is_nan() {
-    for (seen_ln, end) in [(-0.3, Duty::MOST), (4.0, Duty::LEAST)] {
-        let mut search = Search::new(4, class(), Usual::default());
+    for (seen_ln, end) in [(-0.3, MOST), (4.0, LEAST)] {
+        let mut search = Search::new((Taken::Cpu, 4), class(), Usual::of(Taken::Cpu));
         for _ in 0..2 * PAIRS {
-            search.learn(search.best(), seen_ln);
+            search.learn(search.best(), &late(seen_ln));
         }
         let sum: f64 = search.cells.iter().map(|cell| cell.weight).sum();
         assert!((sum - 1.0).abs() < 1e-9, "{sum}");
@@ -99,17 +108,33 @@ fn no_harm_and_boundless_harm_lead_to_the_ends_and_nothing_is_nan() {
 
 #[test]
 fn what_was_found_is_where_the_next_one_begins() {
-    let mut usual = Usual::default();
-    let first = Search::new(2, class(), usual).best().percent();
+    let mut usual = Usual::of(Taken::Cpu);
+    let first = Search::new((Taken::Cpu, 2), class(), usual).best().percent();
     for _ in 0..12 {
-        let mut search = Search::new(2, class(), usual);
-        (0..10).for_each(|_| search.learn(Duty::new(20.0), 1.02_f64.ln()));
+        let mut search = Search::new((Taken::Cpu, 2), class(), usual);
+        (0..10).for_each(|_| search.learn(Duty::new(Taken::Cpu, 20.0), &late(1.02_f64.ln())));
         usual.learn(&search);
     }
-    let later = Search::new(2, class(), usual).best().percent();
+    let later = Search::new((Taken::Cpu, 2), class(), usual).best().percent();
     assert!(later > 1.5 * first, "where little harm was seen more is tried: {first}, {later}");
-    let pairs = Search::new(2, class(), usual).pairs().len();
+    let pairs = Search::new((Taken::Cpu, 2), class(), usual).pairs().len();
     assert_eq!(pairs, 0, "pairs are those of one trial");
-    let four = Search::new(4, class(), usual).best().percent();
+    let four = Search::new((Taken::Cpu, 4), class(), usual).best().percent();
     assert!((four / later - 0.5).abs() < 0.1, "twice the threads, half each: {four}, {later}");
+}
+
+#[test]
+fn who_takes_memory_is_judged_by_cost_and_may_work_all_the_time() {
+    let mut search = Search::new((Taken::Memory, 1), class(), Usual::of(Taken::Memory));
+    let cost = |cost_ln: f64| Pair { latency_ln: 1.0, cost_ln, ..late(0.0) };
+    for _ in 0..PAIRS {
+        let duty = search.best();
+        search.learn(duty, &cost(0.3 * duty.percent() / 100.0));
+    }
+    let found = search.best().percent();
+    assert!((17.0..61.0).contains(&found), "0.05 to 0.18 of 0.3: {found}");
+    let mut idle = Search::new((Taken::Memory, 1), class(), Usual::of(Taken::Memory));
+    (0..PAIRS).for_each(|_| idle.learn(idle.best(), &cost(0.0)));
+    let (best, probability) = (idle.best(), idle.probability(idle.best()));
+    assert!(best.percent() > 80.0 && probability < 0.05, "{best:?}: {probability}");
 }
