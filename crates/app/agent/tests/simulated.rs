@@ -149,3 +149,15 @@ fn only_the_culprit_is_limited() {
     scene.batch = ["another", "third"].map(|name| sleeper(&mut scene, name, 0.3)).into();
     assert_eq!(play(Law::Culprit, &scene, 90).turned, BTreeSet::new(), "innocents alone");
 }
+
+/// They wake together, run one beside the other or one after the other, and a request is in its midst
+/// then more often beside the one than beside the other.
+#[test]
+fn innocents_that_wake_together_are_no_bad_company() {
+    for seed in 1..=20 {
+        let mut scene = scene(seed, true);
+        scene.services[0].load = Load::Constant(1_000.0);
+        scene.batch = ["another", "third"].map(|name| sleeper(&mut scene, name, 0.3)).into();
+        assert_eq!(play(Law::Culprit, &scene, 60).turned, BTreeSet::new(), "seed {seed}");
+    }
+}

@@ -7,6 +7,7 @@
 //! Times are nanoseconds; speeds are instructions per nanosecond.
 
 mod agenda;
+mod company;
 mod cost;
 mod group;
 mod heat;

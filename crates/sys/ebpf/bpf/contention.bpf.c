@@ -67,8 +67,8 @@ struct cpu {
 /* Of one group on one CPU, by victim. */
 struct blame {
 	__u64 ns[VICTIMS];        /* stood behind it */
-	__u64 beside_ns[VICTIMS]; /* ran elsewhere while it ran here */
-	__u64 sends[VICTIMS];     /* in that time */
+	__u64 beside_ns[VICTIMS]; /* ran elsewhere for requests that began while it ran here */
+	__u64 sends[VICTIMS];     /* of these */
 };
 
 struct {
@@ -182,24 +182,40 @@ static __always_inline void charge(struct cpu *cpu, struct blame *blame, __u64 n
 	}
 }
 
-/* Puts what victims did elsewhere down to the row of who ran here: not what ran here itself. */
-static __always_inline void accompany(struct cpu *cpu, struct blame *blame, struct clocks *clocks,
-				      __u64 now)
+/* Puts what a victim did elsewhere down to whose requests went on here until one began beside who
+ * leaves now, whose row this is. What runs here itself is beside nobody here. */
+static __always_inline void accompany_one(struct clock *clock, struct mark *mark, __u32 victim,
+					  __u64 row)
+{
+	__u64 ran, sends, more;
+	__u32 whose = mark->whose - 1;
+	struct blame *blame;
+
+	if (clock->begun == mark->begun)
+		return;
+	first_request(clock, mark, &ran, &sends);
+	more = ran - mark->ran;
+	blame = mark->whose ? bpf_map_lookup_elem(&rq_blame, &whose) : 0;
+	if (blame && more < MOST) {
+		blame->beside_ns[victim & (VICTIMS - 1)] += more;
+		blame->sends[victim & (VICTIMS - 1)] += sends - mark->sends;
+	}
+	mark->whose = row;
+	mark->ran = ran;
+	mark->sends = sends;
+}
+
+/* The same for all victims, where this CPU turns from who has this row. */
+static __always_inline void accompany(struct cpu *cpu, __u32 row, struct clocks *clocks, __u64 now)
 {
 	for (int i = 0; i < VICTIMS; i++) {
 		struct clock *clock = &clocks->of[i];
 		struct mark *mark = &cpu->marks[i];
-		__u64 ran = clock->count * now - clock->since, sends = clock->sends;
-		__u64 more = ran - mark->ran;
 
-		if (!more && sends == mark->sends)
-			continue;
-		if (more < MOST && cpu->runs != i + 1) {
-			blame->beside_ns[i] += more;
-			blame->sends[i] += sends - mark->sends;
-		}
-		mark->ran = ran;
-		mark->sends = sends;
+		accompany_one(clock, mark, i, cpu->runs == i + 1 ? 0 : row + 1);
+		mark->begun = clock->begun;
+		mark->turned_ran = ran_until(clock, now);
+		mark->turned_sends = clock->sends;
 	}
 }
 
@@ -247,7 +263,7 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	if (!blame)
 		return 0; /* never: there is a row for each slot */
 	charge(cpu, blame, now);
-	accompany(cpu, blame, clocks, now);
+	accompany(cpu, row, clocks, now);
 	if (task && victim_of(task) && !task->cpu && (ctx[0] & 0xff || !prev->__state))
 		begin(task, cpu, number, victim_of(task) - 1, now);
 	cpu->pid = next->pid;
@@ -260,6 +276,8 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	if (task && task->pid != next->pid)
 		task = 0;
 	turn(cpu, clocks, task ? victim_of(task) : 0, now);
+	if (task && victim_of(task))
+		may_begin_request(clocks, victim_of(task) - 1, now);
 	if (task && task->cpu)
 		end(task, now);
 	return 0;
@@ -317,12 +335,16 @@ static __always_inline int sent(void)
 	__u32 pid = (__u32)bpf_get_current_pid_tgid(), at = pid & (TASKS - 1), victim;
 	struct task *task = bpf_map_lookup_elem(&rq_tasks, &at);
 	struct clocks *clocks = clocks_here();
+	struct clock *of;
 
 	if (!task || task->pid != pid || !clocks)
 		return 0;
 	victim = victim_of(task);
-	if (victim)
-		__sync_fetch_and_add(&clocks->of[(victim - 1) & (VICTIMS - 1)].sends, 1);
+	if (!victim)
+		return 0;
+	of = &clocks->of[(victim - 1) & (VICTIMS - 1)];
+	__sync_fetch_and_add(&of->sends, 1);
+	begin_request(of, clock());
 	return 0;
 }
 

@@ -8,7 +8,11 @@
 //! # Idea
 //! Which group runs elsewhere while the victim runs is decided by the scheduler, a few hundred times
 //! a second, and hardly by the victim. So the cost of a request beside each group, CPU time over
-//! what was sent, may be compared with that beside the others:
+//! what was sent, may be compared with that beside the others. A request counts, as a whole, as one
+//! beside those who had the other CPUs when it *began*: how long it takes is not known then, so that
+//! on average it costs the same beside all who do no harm, whoever wakes with the victim or runs
+//! after it (Wald's identity). To put down what is done while somebody has a CPU, which was tried
+//! first, gives the parts of requests at both ends of his turn to him: innocents were named for it.
 //!
 //! ```text
 //! x(g) = ln(CPU time of the victim beside g / its sends meanwhile)
@@ -22,7 +26,8 @@
 //! no difference acquits nobody; and nobody is named by it without looks in which he was held.
 //!
 //! What is not by chance: groups wake with their own timers and with the victim's clients, so that
-//! beside some a request is in its costly part more often. Seen of groups that do no harm: 4 %
+//! beside some other requests begin. Seen of groups that do no harm, when parts of requests still
+//! counted: 4 %
 //! ([measured](../../../../../docs/experiments/polluter.md#company)). Idle CPUs halt, which changes
 //! clocks and wake-ups far more, so they count for little; the clients themselves, and whoever is no
 //! suspect, run when a request begins or ends and are left out.

@@ -3,8 +3,9 @@
 use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
-    BandwidthReading, Celsius, CpuTimes, Gap, HostReading, Link, LinkReading, Pressure, Reading,
-    RequestReading, Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
+    BandwidthReading, Beside, Celsius, CompanyReading, CpuTimes, Gap, HostReading, Link,
+    LinkReading, Pressure, Reading, RequestReading, Sample, Tenant, TenantReading, Throttling,
+    Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -145,9 +146,7 @@ impl Body {
             page_faults: Err(Gap::absent("the simulated kernel counts no page faults")),
             run_queue_ns: Ok(of.run_queue.clone()),
             waits: self.waits(group),
-            company: Err(Gap::absent(
-                "the simulated kernel does not tell beside whom a service runs",
-            )),
+            company: self.company(group),
             requests: self.requests(&self.tenants[group]),
             egress_bytes: Ok(self.egress(group) as u64),
             memory: sensed.clone().map(|s| BandwidthReading { bytes: bytes(&s.group_bytes) }),
@@ -172,6 +171,22 @@ impl Body {
             others_ns: 0,
             nobody_ns: *nobody_ns,
         })
+    }
+
+    /// What a service did beside whom; a gap for batch.
+    fn company(&self, group: usize) -> Reading<CompanyReading> {
+        let number = self.service_number(&self.tenants[group]).map_err(Gap::absent)?;
+        let company = &self.world.services[number].company;
+        let (known, strangers) =
+            company.groups.split_at(self.tenants.len().min(company.groups.len()));
+        let did = |beside: &Beside| *beside != Beside::default();
+        let others = strangers.iter().fold(Beside::default(), |sum, beside| Beside {
+            cpu_ns: sum.cpu_ns + beside.cpu_ns,
+            sends: sum.sends + beside.sends,
+        });
+        let known = self.tenants.iter().cloned().zip(known.iter().copied());
+        let tenants = known.filter(|(_, beside)| did(beside)).collect();
+        Ok(CompanyReading { tenants, others, nobody: company.nobody })
     }
 
     fn egress(&self, group: usize) -> f64 {

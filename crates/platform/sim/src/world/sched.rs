@@ -97,6 +97,7 @@ impl World {
         self.mark(cpu);
         self.refresh(cpu);
         self.respeed_sibling(cpu);
+        self.may_begin_request(thread);
     }
 
     /// Takes the running thread off; its state is the caller's.

@@ -5,6 +5,7 @@
 //! what comes of it.
 
 use super::World;
+use super::company::Company;
 use crate::load::Load;
 use crate::random::{LogNormal, Stream};
 use crate::scene::SimService;
@@ -35,6 +36,8 @@ pub(crate) struct Service {
     pub(crate) bytes_out: u64,
     pub(crate) latency: LogHistogram,
     pub(crate) refused: u64,
+    /// What it did beside whom.
+    pub(crate) company: Company,
 }
 
 impl Service {
@@ -59,6 +62,7 @@ impl Service {
             bytes_out: 0,
             latency: LogHistogram::new(),
             refused: 0,
+            company: Company::default(),
         }
     }
 
@@ -116,6 +120,8 @@ impl World {
         of.bytes_in += u64::from(of.request_bytes);
         of.bytes_out += u64::from(of.response_bytes);
         of.latency.record(self.now - arrived + sent);
+        self.begin_request(service);
+        let of = &mut self.services[service];
         match of.waiting.pop_front() {
             Some((came, work)) => {
                 self.threads[worker].arrived = came;

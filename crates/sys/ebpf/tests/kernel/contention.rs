@@ -262,3 +262,64 @@ fn what_a_victim_does_is_put_down_to_who_has_the_other_cpu() {
     drop((sender, spinners));
     sink.join().unwrap();
 }
+
+/// A task that computes for about a millisecond and then sends a line, again and again, on these CPUs.
+fn worker(group: &Cgroup, cpus: &str, port: u16) -> Process {
+    let script = format!(
+        "ulimit -t 30; exec 3>/dev/tcp/127.0.0.1/{port}; \
+         while :; do for ((i = 0; i < 500; i++)); do :; done; echo line >&3 || exit; done"
+    );
+    Process::start(&mut in_groups(&[group], &["taskset", "-c", cpus, "bash", "-c", &script]))
+}
+
+/// A task that reads lines from this port, on these CPUs.
+fn reader(group: &Cgroup, cpus: &str, port: u16) -> Process {
+    let script = format!(
+        "ulimit -t 30; exec 3</dev/tcp/127.0.0.1/{port}; while read -r line <&3; do :; done"
+    );
+    Process::start(&mut in_groups(&[group], &["taskset", "-c", cpus, "bash", "-c", &script]))
+}
+
+/// Hands on what comes on one connection to another one, both to be made to these ports.
+fn relay() -> (u16, u16, std::thread::JoinHandle<()>) {
+    let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (from, to) = (listen(), listen());
+    let ports = [&from, &to].map(|listener| listener.local_addr().unwrap().port());
+    let hand_on = move || {
+        let ((mut from, _), (mut to, _)) = (from.accept().unwrap(), to.accept().unwrap());
+        let _ = std::io::copy(&mut from, &mut to);
+    };
+    (ports[0], ports[1], std::thread::spawn(hand_on))
+}
+
+#[test]
+fn who_wakes_in_the_midst_of_a_request_is_no_company_for_it() {
+    let (victim, a) = (group("midst-v"), group("midst-a"));
+    let probes = watching(&[(&victim, VICTIM), (&a, A)]);
+    let (from, to, relay) = relay();
+    let worker = worker(&victim, "0", from);
+    let reader = reader(&a, "1", to);
+    [&victim, &a].into_iter().for_each(|group| at_work(group, 1));
+    let company = || stood(&probes).company.unwrap();
+    let before = company();
+    let (_, ran) = while_running(&probes, &[&victim, &a], 1_000_000_000);
+    let after = company();
+    let all = |company: &Company| {
+        let sum = |of: fn(&Beside) -> u64| {
+            company.slots.values().chain([&company.others, &company.nobody]).map(of).sum::<u64>()
+        };
+        [sum(|beside| beside.cpu_ns), sum(|beside| beside.sends)].map(|sum| sum as f64)
+    };
+    let of_a = |company: &Company| company.slots.get(&A).map_or(0.0, |a| a.cpu_ns as f64);
+    // It answers each of the victim's sends, so it runs in the midst of its requests and sleeps when
+    // the next one begins; the victim never rests.
+    let beside_a = of_a(&after) - of_a(&before);
+    assert!(ran[1][0] > 5e6, "A ran for {} ns only", ran[1][0]);
+    assert!(beside_a < 0.4 * ran[1][0], "{beside_a} ns beside A, which ran for {}", ran[1][0]);
+    let [cpu_ns, sends] = [0, 1].map(|i| all(&after)[i] - all(&before)[i]);
+    assert!(sends > 50.0, "{sends} sends");
+    let others = std::thread::available_parallelism().unwrap().get() as f64 - 1.0;
+    about("beside everybody", cpu_ns, others * ran[0][0]);
+    drop((worker, reader));
+    relay.join().unwrap();
+}
