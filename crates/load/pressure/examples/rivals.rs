@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p quell-pressure --example rivals -- [--rounds N] NAME=COMMAND…`
 //!
-//! Each command is run on the last CPU, the chases over 2, 3, 4 and 64 MiB on the first. A round takes
+//! Each command is run on the last CPU, the chases over 2, 3, 4 and 64 MiB on the first: dependent reads
+//! at random, in huge pages where the kernel gives them. A round takes
 //! each size alone, then beside each command in turn, then alone again, so that all share the host's
 //! drift. Printed are medians of (beside over the mean of the two alone), one row a command.
 //!
@@ -11,9 +12,9 @@
 //!     'stress-ng stream=stress-ng --stream 1 --no-rand-seed'
 //! ```
 
-use quell_pressure::{Options, Resource, Stop, arm};
+use quell_pressure::{Chase, bind_all};
 use quell_topology::Machine;
-use quell_types::{CpuSet, Topology};
+use quell_types::CpuSet;
 use std::error::Error;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -59,19 +60,23 @@ impl Drop for Rival {
     }
 }
 
-/// Nanoseconds an access of a chase over so much memory.
-fn chase_ns(mib: u64, cpu: u32, topology: &Topology) -> Outcome<f64> {
-    let mut options = Options::new(Resource::LlcCapacity);
-    options.cpus = CpuSet::of(cpu);
-    options.llc_bytes = Some(mib << 20);
-    options.seconds = BOUND_S;
-    let chase = arm(&options, topology, &Stop::new()?)?.start();
-    std::thread::sleep(LOOK);
-    Ok(chase.finish()?.latency_ns.ok_or("no access was timed")?)
-}
+/// Pointer chases of all sizes, on memory that stays where it is: alone and beside somebody they find the
+/// same places of the cache.
+struct Chases(Vec<Chase>);
 
-fn all_sizes(cpu: u32, topology: &Topology) -> Outcome<Vec<f64>> {
-    SIZES_MIB.iter().map(|&mib| chase_ns(mib, cpu, topology)).collect()
+impl Chases {
+    /// Bound to this CPU from now on.
+    fn on(cpu: u32) -> Outcome<Self> {
+        bind_all(&CpuSet::of(cpu))?;
+        let chases = SIZES_MIB.iter().map(|&mib| Chase::new((mib as usize) << 20));
+        Ok(Self(chases.collect::<Result<_, _>>()?))
+    }
+
+    /// Nanoseconds an access, for each size.
+    fn access_ns(&mut self) -> Outcome<Vec<f64>> {
+        let one = |chase: &mut Chase| chase.access_ns(LOOK).ok_or("no access was timed".into());
+        self.0.iter_mut().map(one).collect()
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -80,21 +85,17 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Ratios of one round: for each command, for each size.
-fn round(
-    commands: &[(String, String)],
-    (first, last): (u32, u32),
-    topology: &Topology,
-) -> Outcome<Vec<Vec<f64>>> {
-    let mut before = all_sizes(first, topology)?;
+fn round(commands: &[(String, String)], last: u32, chases: &mut Chases) -> Outcome<Vec<Vec<f64>>> {
+    let mut before = chases.access_ns()?;
     let mut ratios = Vec::new();
     for (name, command) in commands {
         let mut rival = Rival::start(command, last)?;
-        let beside = all_sizes(first, topology)?;
+        let beside = chases.access_ns()?;
         if !rival.runs() {
             return Err(format!("{name} ended early: `{command}`").into());
         }
         drop(rival);
-        let after = all_sizes(first, topology)?;
+        let after = chases.access_ns()?;
         let alone = before.iter().zip(&after).map(|(a, b)| f64::midpoint(*a, *b));
         ratios.push(beside.iter().zip(alone).map(|(beside, alone)| beside / alone).collect());
         before = after;
@@ -115,8 +116,9 @@ fn main() -> Outcome<()> {
     let topology = Machine::new("/").topology();
     let cpus: Vec<u32> = topology.online().iter().collect();
     let seats = (cpus[0], *cpus.last().filter(|_| cpus.len() > 1).ok_or("one CPU only")?);
+    let mut chases = Chases::on(seats.0)?;
     let seen: Vec<_> =
-        (0..rounds).map(|_| round(&commands, seats, &topology)).collect::<Outcome<_>>()?;
+        (0..rounds).map(|_| round(&commands, seats.1, &mut chases)).collect::<Outcome<_>>()?;
     println!("| polluter |{}", SIZES_MIB.map(|mib| format!(" {mib} MiB |")).concat());
     println!("|---|{}", "---|".repeat(SIZES_MIB.len()));
     for (place, (name, _)) in commands.iter().enumerate() {
