@@ -38,7 +38,7 @@ fn main() -> Result<(), ProfileError> {
     };
     let stop = Stop::new()?;
     stop.on_signals()?;
-    let options = CheckOptions { profile, rounds, window };
+    let options = CheckOptions { profile, passes: 1, rounds, window };
     let report = at_desk(&cpus, || {
         let topology = Machine::new("/").topology();
         check(&list, &options, &topology, &stop, &mut |line| println!("{line}"))

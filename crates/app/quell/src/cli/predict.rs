@@ -39,7 +39,12 @@ pub(crate) struct Args {
     /// `name: program arguments`, quoted as in a shell.
     #[arg(long, value_name = "LIST", conflicts_with = "profiles")]
     check: Option<PathBuf>,
-    /// check: windows beside each neighbour; what others on the host do falls out with many.
+    /// check: how often all of it is measured, from profiles to pairs; what a host does for minutes
+    /// then falls on both alike.
+    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "profiles")]
+    passes: usize,
+    /// check: windows beside each neighbour, in all passes together; what others on the host do falls
+    /// out with many.
     // `requires` is not heeded beside profiles, since --check must not be there.
     #[arg(long, value_name = "N", default_value_t = 15, conflicts_with = "profiles")]
     rounds: usize,
@@ -72,6 +77,8 @@ struct Predicted {
 
 /// The length of a check's windows.
 const WINDOW: Duration = Duration::from_millis(40);
+/// How long all passes together profile a program on one resource at most.
+const PROFILING: Duration = Duration::from_secs(9);
 /// What two CPUs share: the bubbles.
 const BUBBLES: [Resource; 3] =
     [Resource::LlcCapacity, Resource::LlcBandwidth, Resource::MemoryBandwidth];
@@ -131,6 +138,7 @@ fn predicted(args: &Args) -> anyhow::Result<()> {
 
 fn checked(args: &Args, list: &PathBuf) -> anyhow::Result<()> {
     anyhow::ensure!((3..=50).contains(&args.rounds), "--rounds {}: give 3 to 50", args.rounds);
+    anyhow::ensure!((1..=10).contains(&args.passes), "--passes {}: give 1 to 10", args.passes);
     let text =
         std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
     let list = programs(&text)?;
@@ -147,15 +155,16 @@ fn checked(args: &Args, list: &PathBuf) -> anyhow::Result<()> {
             window: WINDOW,
             settle: Duration::from_millis(10),
             grid: &[50.0],
-            pairs: args.rounds,
+            pairs: args.rounds.div_ceil(args.passes).max(3),
             resolution: 100.0,
-            budget: Duration::from_secs(4),
+            budget: PROFILING / args.passes as u32,
         }),
         yardsticks: true,
         seats,
         pressure: args.measure.pressure(),
     };
-    let options = CheckOptions { profile, rounds: args.rounds, window: WINDOW };
+    let (passes, rounds) = (args.passes, args.rounds);
+    let options = CheckOptions { profile, passes, rounds, window: WINDOW };
     let report = at_desk(&cpus, || {
         check(&list, &options, &topology, &stop, &mut |line| eprintln!("{line}"))
     })?;

@@ -7,6 +7,8 @@ use super::model::{Bound, Losses, losses};
 use super::{Form, FormError, Model, PREDICT_SCHEMA, Pair, PredictReport, Prediction, Undisturbed};
 use crate::stats::Estimate;
 use crate::{Machine, Profile, Watched};
+use quell_pressure::Resource;
+use std::collections::BTreeMap;
 
 /// What was measured of a pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,14 +25,14 @@ pub(super) struct Together {
     pub(super) steal_percent: Option<f64>,
 }
 
-/// Predicts each pair without its programs, and compares.
+/// Predicts each pair without its programs, and compares. Profiles are those of each pass.
 pub(super) fn compare(
     names: &[&str],
-    profiles: &[Profile],
+    profiles: &[&[Profile]],
     measured: &[Together],
     machine: Machine,
 ) -> PredictReport {
-    let x = |t: &Together, bound| losses(&profiles[t.a], &profiles[t.b], bound);
+    let x = |t: &Together, bound| mean_losses(profiles, (t.a, t.b), bound);
     let clean = |t: &&Together| !t.disturbed || measured.iter().all(|t| t.disturbed);
     let learnt: Vec<Together> = measured.iter().filter(clean).cloned().collect();
     let known: Vec<Known> =
@@ -78,18 +80,30 @@ pub(super) fn compare(
         ),
         pairs_above_10_percent: pairs.iter().filter(|p| p.measured > 10.0).count(),
         forms: forms.to_vec(),
+        passes: profiles.len(),
         pairs,
         seconds: 0.0,
     }
 }
 
+/// What A loses beside B by each resource: the mean over the passes that tell of it.
+fn mean_losses(passes: &[&[Profile]], (a, b): (usize, usize), bound: Bound) -> Losses {
+    let mut sums: BTreeMap<Resource, (f64, f64)> = BTreeMap::new();
+    for (resource, loss) in passes.iter().flat_map(|pass| losses(&pass[a], &pass[b], bound)) {
+        let (sum, count) = sums.entry(resource).or_default();
+        (*sum, *count) = (*sum + loss, *count + 1.0);
+    }
+    sums.into_iter().map(|(resource, (sum, count))| (resource, sum / count)).collect()
+}
+
 /// The pairs in which neither the measurement nor a profile was disturbed.
-fn undisturbed(pairs: &[Pair], names: &[&str], profiles: &[Profile]) -> Option<Undisturbed> {
+fn undisturbed(pairs: &[Pair], names: &[&str], passes: &[&[Profile]]) -> Option<Undisturbed> {
     let is_disturbed = |profile: &Profile| profile.host.as_ref().is_some_and(Watched::is_disturbed);
-    let named = |name: &String| names.iter().position(|n| n == name).map(|i| &profiles[i]);
+    let place = |name: &String| names.iter().position(|n| n == name);
     let clean = |pair: &&Pair| {
-        let profiles = [named(&pair.a), named(&pair.b)];
-        !pair.disturbed && !profiles.into_iter().flatten().any(is_disturbed)
+        let places = [place(&pair.a), place(&pair.b)].into_iter().flatten();
+        let mut profiles = places.flat_map(|place| passes.iter().map(move |pass| &pass[place]));
+        !pair.disturbed && !profiles.any(is_disturbed)
     };
     let clean: Vec<&Pair> = pairs.iter().filter(clean).collect();
     (!clean.is_empty()).then(|| Undisturbed {

@@ -4,7 +4,7 @@ use super::{CheckOptions, Program};
 use crate::canary::{Course, Limits, Placement, Watch};
 use crate::desk::{pause, percent};
 use crate::profile::profile;
-use crate::stats::{Estimate, estimate};
+use crate::stats::median;
 use crate::{Profile, ProfileError, Repeated, Subject, Watched, looped};
 use quell_pressure::{Bound, Running, Stop};
 use quell_types::Topology;
@@ -43,8 +43,8 @@ pub(super) struct Pairs<'a, 'b> {
 /// What A loses beside B.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Loss {
-    /// Loss of speed as a share.
-    pub(super) lost: Estimate,
+    /// Loss of speed as a share, window by window.
+    pub(super) shares: Vec<f64>,
     /// Steal meanwhile, in percent of the CPUs' time.
     pub(super) steal_percent: Option<f64>,
 }
@@ -92,11 +92,12 @@ impl Course for Pairs<'_, '_> {
         let (a, b) = self.pairs[index];
         let (a, b) = (&self.desk.programs[a], &self.desk.programs[b]);
         let steal = self.desk.watch.steal();
-        let (lost, disturbed) = self.pair(a, b)?;
+        let (shares, disturbed) = self.pair(a, b)?;
         let steal_percent = self.desk.watch.percent_since(steal);
-        let (x, y, loss) = (&a.name, &b.name, 100.0 * lost.value);
+        let loss = median(&shares).ok_or_else(|| ProfileError::Stalled(a.name.clone()))?;
+        let (x, y, loss) = (&a.name, &b.name, 100.0 * loss);
         (self.desk.tell)(&format!("{x} beside {y}: loses {loss:.1} %{}", remark(disturbed)));
-        Ok((Loss { lost, steal_percent }, disturbed))
+        Ok((Loss { shares, steal_percent }, disturbed))
     }
 
     fn pause(&mut self, length: Duration) -> Result<(), ProfileError> {
@@ -106,7 +107,7 @@ impl Course for Pairs<'_, '_> {
 
 impl Pairs<'_, '_> {
     /// Windows of A, alone and beside B in turn. While B rests its CPU is kept awake.
-    fn pair(&mut self, a: &Program, b: &Program) -> Result<(Estimate, bool), ProfileError> {
+    fn pair(&mut self, a: &Program, b: &Program) -> Result<(Vec<f64>, bool), ProfileError> {
         let Desk { options, stop, watch, .. } = &mut *self.desk;
         let (seats, awake) = (&options.profile.seats, self.awake);
         let mut subject = Repeated::new(&a.command, &seats.workload, stop, LONGEST_RUN);
@@ -120,7 +121,7 @@ impl Pairs<'_, '_> {
         neighbour.rest()?;
         let mut disturbed = watch.look() == Placement::Together;
         let (mut before, mut losses) = (quiet(&mut subject)?, Vec::new());
-        let rounds = options.rounds.max(3);
+        let rounds = options.rounds_in_a_pass();
         for round in 1..=rounds {
             awake.mute();
             neighbour.wake()?;
@@ -136,8 +137,7 @@ impl Pairs<'_, '_> {
             }
         }
         awake.mute();
-        let lost = estimate(&losses).ok_or_else(|| ProfileError::Stalled(a.name.clone()))?;
-        Ok((lost, disturbed))
+        Ok((losses, disturbed))
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
             seats,
             pressure,
         };
-        CheckOptions { profile, rounds: 3, window: Duration::from_millis(1) }
+        CheckOptions { profile, passes: 1, rounds: 3, window: Duration::from_millis(1) }
     }
 
     fn measured(watch: Watch) -> (Loss, bool, Watched, String) {
@@ -225,7 +225,10 @@ mod tests {
         ] {
             let (loss, said, seen, told) = measured(Watch::scripted(script));
             assert_eq!(said, disturbed);
-            assert!(loss.lost.value.is_finite() && seen.looks >= 2, "{loss:?} {seen:?}");
+            assert!(
+                loss.shares.iter().all(|share| share.is_finite()) && seen.looks >= 2,
+                "{loss:?} {seen:?}"
+            );
             assert_eq!(told.contains("on one core"), disturbed, "{told}");
             assert_eq!(seen.together > 0, disturbed);
         }

@@ -52,6 +52,10 @@ fn once() -> u32 {
     1
 }
 
+fn one_pass() -> usize {
+    1
+}
+
 impl Pair {
     /// How far the prediction is off, in points.
     #[must_use]
@@ -106,6 +110,10 @@ pub struct PredictReport {
     pub pairs_above_10_percent: usize,
     /// Each form by itself.
     pub forms: Vec<FormError>,
+    /// How often all programs were profiled and all pairs measured; profiles and pairs are means over
+    /// these passes.
+    #[serde(default = "one_pass")]
+    pub passes: usize,
     /// What the host was seen to do while pairs were measured; null where it was not looked at.
     #[serde(default)]
     pub host: Option<Watched>,

@@ -1,6 +1,6 @@
 //! Predictions over made-up programs whose truth is known.
 
-use super::check::{judged, programs};
+use super::check::{Pass, judged, programs};
 use super::compare::{Together, compare};
 use super::measure::Loss;
 use super::{Model, predict};
@@ -78,7 +78,7 @@ fn measured(all: &[Profile], disturbed: impl Fn(usize, usize) -> bool) -> Vec<To
 #[test]
 fn what_the_model_assumes_is_predicted_exactly() {
     let all = all_programs();
-    let report = compare(&NAMES, &all, &measured(&all, |_, _| false), Machine::default());
+    let report = compare(&NAMES, &[&all], &measured(&all, |_, _| false), Machine::default());
     assert_eq!(report.pairs.len(), 30);
     assert!(report.mean_abs_error_points < 0.2, "{}", report.mean_abs_error_points);
     assert!(report.mean_of_others_error_points > 2.0, "the mean of others knows less");
@@ -93,14 +93,15 @@ fn what_the_model_assumes_is_predicted_exactly() {
 #[test]
 fn disturbed_pairs_count_in_one_error_and_teach_nothing() {
     let all = all_programs();
-    let report = compare(&NAMES, &all, &measured(&all, |a, b| a == 2 && b > 2), Machine::default());
+    let report =
+        compare(&NAMES, &[&all], &measured(&all, |a, b| a == 2 && b > 2), Machine::default());
     let undisturbed = report.undisturbed.unwrap();
     assert_eq!(undisturbed.pairs, 27);
     assert!(undisturbed.mean_abs_error_points < 0.2, "learnt from clean ones only");
     let all_error = report.mean_abs_error_points;
     assert!((all_error - 3.0 * 20.0 / 30.0).abs() < 0.2, "{all_error}: three are off by a fifth");
     assert_eq!(report.pairs.iter().filter(|pair| pair.disturbed).count(), 3);
-    let none = compare(&NAMES, &all, &measured(&all, |_, _| true), Machine::default());
+    let none = compare(&NAMES, &[&all], &measured(&all, |_, _| true), Machine::default());
     assert_eq!(none.undisturbed, None);
     assert!(none.mean_abs_error_points > 5.0, "what all of it was learnt from");
 }
@@ -113,16 +114,48 @@ fn the_last_try_counts_and_the_first_is_told() {
     let one = |t: &Together| {
         let again = t.a == 2;
         let loss =
-            |more: f64| Loss { lost: t.lost.map(|lost| lost + more), steal_percent: Some(0.5) };
+            |more: f64| Loss { shares: vec![t.lost.value + more; 3], steal_percent: Some(0.5) };
         let first = loss(if again { 0.2 } else { 0.0 });
         Try { found: loss(0.0), first, disturbed: false, tries: if again { 2 } else { 1 } }
     };
     let tries: Vec<Try<Loss>> = last.iter().map(one).collect();
-    let report = judged(&NAMES, &all, &pairs, &tries, Machine::default());
+    let passes = [Pass { profiles: all, pairs: tries }];
+    let report = judged(&NAMES, &pairs, &passes, Machine::default()).unwrap();
     assert!(report.mean_abs_error_points < 0.2);
     assert!(report.mean_abs_error_points_first_tries.unwrap() > 3.0);
     assert!(report.pairs.iter().all(|p| p.tries == if p.a == "c" { 2 } else { 1 }));
     assert!(report.pairs.iter().all(|p| p.steal_percent == Some(0.5)));
+}
+
+/// A host on which everybody hurts everybody a third as much, or three times as much, as usual.
+fn pass(pairs: &[(usize, usize)], harder: f64) -> Pass {
+    let harder = |profile: Profile| {
+        let (sensitive, caused) = (&profile.curves[&BANDWIDTH][1], &profile.caused[&BANDWIDTH]);
+        let sensitive = (1.0 - sensitive.speed_frac.value) * harder;
+        program(sensitive, caused.value)
+    };
+    let profiles: Vec<Profile> = all_programs().into_iter().map(harder).collect();
+    let one = |&(a, b): &(usize, usize)| {
+        let found =
+            Loss { shares: vec![truth(&profiles[a], &profiles[b]); 3], steal_percent: None };
+        Try { first: found.clone(), found, disturbed: false, tries: 1 }
+    };
+    Pass { pairs: pairs.iter().map(one).collect(), profiles }
+}
+
+#[test]
+fn a_host_that_changes_is_followed_by_profiles_that_are_as_old_as_the_pairs() {
+    let all = all_programs();
+    let pairs: Vec<(usize, usize)> =
+        measured(&all, |_, _| false).iter().map(|t| (t.a, t.b)).collect();
+    let passes = [pass(&pairs, 0.3), pass(&pairs, 1.0), pass(&pairs, 0.6)];
+    let report = judged(&NAMES, &pairs, &passes, Machine::default()).unwrap();
+    assert_eq!(report.passes, 3);
+    assert!(report.mean_abs_error_points < 0.2, "{}", report.mean_abs_error_points);
+    // The same pairs, predicted by profiles of the first stretch alone.
+    let old = passes.clone().map(|pass| Pass { profiles: passes[0].profiles.clone(), ..pass });
+    let old = judged(&NAMES, &pairs, &old, Machine::default()).unwrap();
+    assert!(old.forms.iter().any(|form| form.mean_abs_error_points > 3.0), "{:?}", old.forms);
 }
 
 /// What a profile says that was measured while both CPUs shared a core: quiet windows have a sibling
@@ -134,7 +167,7 @@ fn a_disturbed_profile_predicts_harm_that_does_not_come_and_is_left_out() {
     let pairs = measured(&all, |_, _| false);
     let (calm, host) = (all[5].clone(), Watched { kept_windows: 8, ..Watched::default() });
     all[5] = Profile { host: Some(host), ..program(0.4, 20.0) };
-    let report = compare(&NAMES, &all, &pairs, Machine::default());
+    let report = compare(&NAMES, &[&all], &pairs, Machine::default());
     let with_it = |p: &&super::Pair| p.a == "f" || p.b == "f";
     assert!(report.pairs.iter().filter(with_it).all(|p| !p.disturbed), "the pairs were clean");
     let worst = report.pairs.iter().filter(with_it).map(super::Pair::error).fold(0.0, f64::max);
@@ -147,9 +180,9 @@ fn a_disturbed_profile_predicts_harm_that_does_not_come_and_is_left_out() {
 #[test]
 fn reports_of_before_are_read() {
     let all = all_programs();
-    let report = compare(&NAMES, &all, &measured(&all, |_, _| false), Machine::default());
+    let report = compare(&NAMES, &[&all], &measured(&all, |_, _| false), Machine::default());
     let mut old = serde_json::to_value(&report).unwrap();
-    for field in ["undisturbed", "mean_abs_error_points_first_tries", "host"] {
+    for field in ["undisturbed", "mean_abs_error_points_first_tries", "host", "passes"] {
         old.as_object_mut().unwrap().remove(field);
     }
     for pair in old["pairs"].as_array_mut().unwrap() {

@@ -87,6 +87,24 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate::of_draws(value, &draws))
 }
 
+/// The mean of the medians of groups of numbers, with its interval: what was measured in stretches of
+/// time that differ counts once a stretch. Groups without a finite number do not count; none without any.
+#[must_use]
+pub fn mean_of_medians(groups: &[Vec<f64>]) -> Option<Estimate> {
+    let finite = |group: &Vec<f64>| group.iter().copied().filter(|v| v.is_finite()).collect();
+    let mut groups: Vec<Vec<f64>> = groups.iter().map(finite).collect();
+    groups.retain(|group| !group.is_empty());
+    if let [one] = &groups[..] {
+        return estimate(one);
+    }
+    let mean = |medians: &mut dyn Iterator<Item = f64>| medians.sum::<f64>() / groups.len() as f64;
+    let value = mean(&mut groups.iter().filter_map(|group| median(group)));
+    let mut resampler = Resampler::new(groups.iter().map(Vec::len).sum::<usize>() as u64);
+    let mut one = || mean(&mut groups.iter().filter_map(|group| median(&resampler.draw(group))));
+    let draws: Vec<f64> = (0..DRAWS).map(|_| one()).collect();
+    (!groups.is_empty()).then(|| Estimate::of_draws(value, &draws))
+}
+
 /// The median of `a` less that of `b`, with its interval; none if either has no finite number.
 #[must_use]
 pub fn difference(a: &[f64], b: &[f64]) -> Option<Estimate> {
@@ -132,6 +150,17 @@ mod tests {
         assert_eq!(estimate(&[]), None);
         assert_eq!(estimate(&[2.0]), Some(Estimate::exact(2.0)));
         assert_eq!(estimate(&[2.0, 4.0]), Some(Estimate { value: 3.0, low: 2.0, high: 4.0 }));
+    }
+
+    #[test]
+    fn each_stretch_of_time_counts_once() {
+        let (calm, rough) = (noisy(0.0, 0.1, 30, 1), noisy(0.3, 0.1, 10, 2));
+        let found = mean_of_medians(&[calm.clone(), rough, vec![f64::NAN], vec![]]).unwrap();
+        assert!((found.value - 0.15).abs() < 0.02 && found.width() < 0.06, "{found:?}");
+        assert!(found.low <= 0.15 && 0.15 <= found.high, "{found:?}");
+        assert_eq!(mean_of_medians(std::slice::from_ref(&calm)), estimate(&calm));
+        assert_eq!(mean_of_medians(&[vec![], vec![f64::NAN]]), None);
+        assert_eq!(mean_of_medians(&[vec![1.0], vec![3.0]]), Some(Estimate::exact(2.0)));
     }
 
     #[test]
