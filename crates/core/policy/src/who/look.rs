@@ -2,7 +2,8 @@
 
 use super::Who;
 use super::relief::Relief;
-use quell_types::{Input, Tenant, Time};
+use super::victim::is_held_back;
+use quell_types::{BatchObservation, Input, Tenant, Time};
 use std::time::Duration;
 
 /// Suspects run, are held, and run again: what drifts steadily cancels out. They run for twice as long
@@ -12,6 +13,8 @@ pub(super) const LOOK: [bool; 6] = [true, true, false, false, true, true];
 pub(super) const SHORT_LOOK: [bool; 4] = [true, false, false, true];
 /// Chips in which they are held.
 pub(super) const HELD_CHIPS: u64 = 2;
+/// Held time that may be kept for later: half a bank.
+const KEPT_S: f64 = 0.25;
 /// The release comes at the latest so many times the planned hold after the planned end.
 const LATE_HOLDS: u32 = 4;
 
@@ -25,6 +28,14 @@ pub(super) struct Look {
 }
 
 impl Who {
+    /// Held time that a look by this rule leaves to a suspect. Of who is held back by its quota a look tells
+    /// little, and it is wanted when that ends. Who was limited before may do harm for moments only: then
+    /// looks in between, which show nothing and can wait, would use up what its next moment wants.
+    pub(super) fn kept_s(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> f64 {
+        let in_between = rule == "look" && self.known.contains(tenant);
+        if in_between || is_held_back(batch) { KEPT_S } else { 0.0 }
+    }
+
     /// How much likelier victims' company made the guilt of those who are held, for the journal.
     pub(super) fn company(&self, groups: &[Tenant]) -> Option<Input> {
         let all = self.victims.values().map(|victim| victim.company_ln(groups));

@@ -56,7 +56,8 @@
 //!       there are CPUs for, and stop
 //!   if no look is on its way and the last one is long enough ago:
 //!       for each victim, least looked at first:
-//!           set = those about whom its hypotheses disagree most, of those who can pay
+//!           set = the one in bad company, if it is probably guilty and not named yet; else those about
+//!               whom its hypotheses disagree most, of those who can pay
 //!           if there is one: play it, and stop
 //!   if a look begins, or none is on its way, and a CPU may be idle: a burst
 //!   judge each victim
@@ -120,6 +121,8 @@ pub struct Who {
     void_reliefs: u32,
     void_at: Time,
     next_id: u64,
+    /// Those who were found out about before, and are judged anew.
+    known: BTreeSet<Tenant>,
     /// Whether nobody was held in the last sample.
     clean: bool,
     reporters: Reporters,
@@ -153,6 +156,7 @@ impl Who {
             void_reliefs: 0,
             void_at: Time(0),
             next_id: 1,
+            known: BTreeSet::new(),
             clean: true,
             traps: Traps::new(TrapParams::default()),
         }
@@ -167,6 +171,7 @@ impl Who {
     /// Forgets what was found out about a suspect: it is judged anew.
     pub(crate) fn forget(&mut self, suspect: &Tenant) {
         self.victims.values_mut().for_each(|victim| victim.forget(suspect));
+        self.known.insert(suspect.clone());
         self.reporters.forget(suspect);
         self.traps.forget(suspect);
     }
@@ -174,6 +179,7 @@ impl Who {
     fn learn(&mut self, setup: &Setup, seen: &Observation) {
         let cpus = cpus(seen);
         let suspects: Vec<Tenant> = cpus.keys().cloned().collect();
+        self.known.retain(|name| cpus.contains_key(name));
         let held = self.held(seen);
         self.clean = held.is_empty();
         self.see_relief(seen, &held);
@@ -291,14 +297,21 @@ impl Who {
             .then(|| (needed_ms.clamp(self.params.chip_ms as f64, most) * 1e3) as u64)
     }
 
-    /// Those who may be held now: they work, they have a freezer, and their bank pays.
-    fn candidates(&self, setup: &Setup, seen: &Observation, held: Duration) -> Vec<Candidate> {
+    /// Those who may be held now: they work, they have a freezer, and their bank pays and keeps so much.
+    fn candidates(
+        &self,
+        setup: &Setup,
+        seen: &Observation,
+        held: Duration,
+        kept_s: impl Fn(&Tenant, &BatchObservation) -> f64,
+    ) -> Vec<Candidate> {
         let saved = self.saved_looks();
         let may = |(tenant, batch): (&Tenant, &BatchObservation)| {
             let cpus = batch.cpu.as_ref().ok()?.0;
             let frozen = Knob::Frozen { tenant: tenant.clone() };
             let saved = saved.get(tenant).copied().unwrap_or(0.0);
-            let needed_s = held.as_secs_f64() + saved * RELIEF_CHIP.as_secs_f64();
+            let saved_s = saved * RELIEF_CHIP.as_secs_f64() + kept_s(tenant, batch);
+            let needed_s = held.as_secs_f64() + saved_s;
             let pays = self.held_time.pays(tenant, needed_s);
             (cpus >= self.params.least_cpus && pays && setup.controls(&frozen))
                 .then(|| Candidate { suspect: tenant.clone(), cpus })

@@ -52,7 +52,8 @@ impl Who {
         let found = order.into_iter().find_map(|(name, victim)| {
             let chip_us = self.chip_us(victim.requests_per_s()?)?;
             let held = Duration::from_micros(HELD_CHIPS * chip_us);
-            let candidates = self.candidates(setup, seen, held * looks);
+            let kept = |tenant: &Tenant, batch: &_| self.kept_s(tenant, batch, rule);
+            let candidates = self.candidates(setup, seen, held * looks, kept);
             let set = choose(victim, &candidates, held);
             (!set.is_empty()).then(|| (name.clone(), chip_us, set))
         });

@@ -72,6 +72,8 @@ pub(super) struct Victim {
     told: BTreeMap<Tenant, Told>,
     waiting: Waiting,
     params: FindingParams,
+    /// Those who were out of their own quota in the last sample.
+    held_back: BTreeSet<Tenant>,
     looks: u32,
     requests_per_s: Option<f64>,
     finding: Option<Finding>,
@@ -89,6 +91,7 @@ impl Victim {
             told: BTreeMap::new(),
             waiting: Waiting::new(WaitingParams::default()),
             params: FindingParams::default(),
+            held_back: BTreeSet::new(),
             looks: 0,
             requests_per_s: None,
             finding: None,
@@ -197,6 +200,7 @@ impl Victim {
         held: &BTreeSet<Tenant>,
     ) {
         self.requests_per_s = service.qps.as_ref().ok().copied().filter(|qps| *qps > 0.0);
+        self.held_back = held_back(seen);
         let throttled = service.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0);
         let waits = service.waits.as_ref().ok();
         let Some(waits) = waits.filter(|_| !(throttled || self.is_quiet(service))) else {
@@ -350,8 +354,8 @@ impl Victim {
     /// then waiting.
     pub(super) fn choose(&self, candidates: &[Candidate], held: Duration) -> Vec<Tenant> {
         let Some(requests_per_s) = self.requests_per_s else { return Vec::new() };
-        if let Some(unproved) = self.unproved(candidates) {
-            return vec![unproved];
+        if let Some(accused) = self.accused(candidates) {
+            return vec![accused];
         }
         let by_work = self.work.choose(candidates, held, requests_per_s);
         if by_work.is_empty() {
@@ -366,12 +370,21 @@ impl Victim {
 pub(super) fn demands(seen: &Observation, held: &BTreeSet<Tenant>) -> BTreeMap<Tenant, Demand> {
     let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
         let used_cpus = batch.cpu.as_ref().ok()?.0;
-        let held_back = batch.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0);
         let standing = batch.standing.as_ref().copied().unwrap_or(0.0);
-        let asked_cpus = if held_back { used_cpus } else { used_cpus + standing };
+        let asked_cpus = if is_held_back(batch) { used_cpus } else { used_cpus + standing };
         Some((tenant.clone(), Demand { used_cpus, asked_cpus }))
     };
     seen.batch.iter().filter(|(tenant, _)| !held.contains(*tenant)).filter_map(one).collect()
+}
+
+/// Whether it was out of its own quota.
+pub(super) fn is_held_back(batch: &BatchObservation) -> bool {
+    batch.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0)
+}
+
+fn held_back(seen: &Observation) -> BTreeSet<Tenant> {
+    let held = seen.batch.iter().filter(|(_, batch)| is_held_back(batch));
+    held.map(|(tenant, _)| tenant.clone()).collect()
 }
 
 /// CPUs of each batch group that is there.

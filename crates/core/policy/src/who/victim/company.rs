@@ -4,6 +4,9 @@ use super::Victim;
 use quell_model::blame::{Candidate, Finding, Resource, Told};
 use quell_types::{Observation, ServiceObservation, Tenant};
 
+/// Company accuses whose guilt it makes so many times as likely, in ln.
+const ACCUSED_LN: f64 = core::f64::consts::LN_10;
+
 impl Victim {
     /// Learns beside whom it got how much done. Who is held now and then is the same company in between.
     /// What is told is weighed by how the cost of requests scattered in looks.
@@ -22,19 +25,28 @@ impl Victim {
         each.fold(0.0, f64::max)
     }
 
-    /// The one who would be named if it had been held often enough. Looks at what is in doubt would pass
-    /// it over, since nothing of it is.
-    pub(super) fn unproved(&self, candidates: &[Candidate]) -> Option<Tenant> {
+    /// The one to look at though hardly anything of it is in doubt, so that looks at what is would pass it
+    /// over: who would be named if it had been held often enough, and who is probably guilty by its
+    /// company; of several the one in the worst. Of the latter those who are held back by their quota are
+    /// left alone: they do little harm now, and what may be held of them is wanted when they are free again.
+    pub(super) fn accused(&self, candidates: &[Candidate]) -> Option<Tenant> {
         let guilt = &self.work.guilt;
-        let proved = |c: &Candidate| {
+        let accused = |c: &&Candidate| {
             let held = guilt.belief(&c.suspect).map_or(0, |belief| belief.experiments);
-            held >= self.params.named_experiments
-        };
-        let sure = |c: &&Candidate| {
+            let proved = held >= self.params.named_experiments;
             let harmful = guilt.harmful(&c.suspect, c.cpus, self.params.least_ln);
-            harmful >= self.params.named_frac && !proved(c)
+            let sure = harmful >= self.params.named_frac;
+            let told = guilt.company_ln(&c.suspect) >= ACCUSED_LN
+                && harmful >= self.params.suspected_frac
+                && !self.held_back.contains(&c.suspect);
+            if sure { !proved } else { told }
         };
-        candidates.iter().find(sure).map(|candidate| candidate.suspect.clone())
+        let worse = |a: &&Candidate, b: &&Candidate| {
+            let of = |c: &Candidate| guilt.company_ln(&c.suspect);
+            of(a).total_cmp(&of(b))
+        };
+        let worst = candidates.iter().filter(accused).max_by(worse);
+        worst.map(|candidate| candidate.suspect.clone())
     }
 
     /// Tells of the culprits that are bad company.
