@@ -2,8 +2,8 @@
 //! is: many drawn worlds on the simulated 2-vCPU machine, without counters, engine and law as in
 //! `quell who`. Samples come late by chance, as on a machine whose CPUs are taken.
 //!
-//! `cargo run -p quell-agent --example time_to_name -- [WORLDS [LATE_MS]]`: so many worlds of each
-//! kind (60), samples late by so much on average (2). Times are simulated: the machine's load does
+//! `cargo run -p quell-agent --example time_to_name -- [WORLDS [LATE_MS [LAW]]]`: so many worlds of each
+//! kind (60), samples late by so much on average (2), under this law (law `who`). Times are simulated: the machine's load does
 //! not matter. The exit status tells whether anybody innocent was named.
 
 #[path = "../tests/common/mod.rs"]
@@ -13,7 +13,7 @@ use common::{group, sleeper};
 use quell_control::{Engine, EngineParams};
 use quell_model::blame::Standing;
 use quell_platform::{Platform, Scope};
-use quell_policy::{Policy, Who, WhoParams};
+use quell_policy::{Law, LawParams, Policy, Who, WhoParams, build};
 use quell_sim::{Scene, SimServer, program};
 use std::error::Error;
 use std::process::ExitCode;
@@ -97,16 +97,24 @@ struct Said {
     suspected: usize,
 }
 
+/// This law, or `who`, which is none.
+fn policies(law: Law) -> Result<Vec<Box<dyn Policy>>, Failed> {
+    match law {
+        Law::None => Ok(vec![Box::new(Who::new(WhoParams::default()))]),
+        law => Ok(build(law, &LawParams::default())?),
+    }
+}
+
 /// Looks at one world.
 fn play(
     scene: &Scene,
+    policies: Vec<Box<dyn Policy>>,
     culprit: Option<&str>,
     mean_late_s: f64,
     dice: &mut Dice,
 ) -> Result<Said, Failed> {
     let mut server = SimServer::new(scene)?;
     let first = server.sample(STEP, Scope::Full)?;
-    let policies: Vec<Box<dyn Policy>> = vec![Box::new(Who::new(WhoParams::default()))];
     let mut engine = Engine::new(server.setup().clone(), policies, EngineParams::default());
     let (mut named_s, mut wrong, mut late_s) = (None, Vec::new(), 0.0);
     loop {
@@ -139,12 +147,12 @@ fn play(
 }
 
 /// Plays all worlds of a kind and says how it went; how many of them blamed somebody innocent.
-fn try_out(kind: Kind, worlds: u64, mean_late_s: f64) -> Result<usize, Failed> {
+fn try_out(kind: Kind, law: Law, worlds: u64, mean_late_s: f64) -> Result<usize, Failed> {
     let (mut times, mut blamed) = (Vec::new(), Vec::new());
     let (mut suspected, mut innocents) = (0, 0);
     for seed in 1..=worlds {
         let (scene, culprit) = world(kind, seed)?;
-        let said = play(&scene, culprit, mean_late_s, &mut Dice(!seed))?;
+        let said = play(&scene, policies(law)?, culprit, mean_late_s, &mut Dice(!seed))?;
         if culprit.is_some() {
             times.push(said.named_s.unwrap_or(f64::INFINITY));
         }
@@ -179,9 +187,10 @@ fn run() -> Result<bool, Failed> {
     let mut arguments = std::env::args().skip(1);
     let worlds: u64 = arguments.next().map_or(Ok(60), |text| text.parse())?;
     let late_ms: f64 = arguments.next().map_or(Ok(2.0), |text| text.parse())?;
+    let law: Law = arguments.next().map_or(Ok(Law::None), |text| text.parse())?;
     let mut blamed = 0;
     for kind in [Kind::Threads, Kind::Loop, Kind::Nobody] {
-        blamed += try_out(kind, worlds, late_ms / 1e3)?;
+        blamed += try_out(kind, law, worlds, late_ms / 1e3)?;
     }
     Ok(blamed == 0)
 }

@@ -42,6 +42,11 @@ struct Run {
 
 /// Plays a law; afterwards every knob must be as found.
 fn play(law: Law, scene: &Scene, seconds: usize) -> Run {
+    play_seen(law, scene, seconds, Scope::Fast)
+}
+
+/// The same, where three of four samples have this scope.
+fn play_seen(law: Law, scene: &Scene, seconds: usize, usual: Scope) -> Run {
     let mut server = SimServer::new(scene).unwrap();
     let found = server.sample(STEP, Scope::Full).unwrap().knobs;
     let policies = build(law, &LawParams::default()).unwrap();
@@ -55,7 +60,7 @@ fn play(law: Law, scene: &Scene, seconds: usize) -> Run {
     };
     for second in 0..seconds {
         for step in 0..4 {
-            let scope = if step == 3 { Scope::Full } else { Scope::Fast };
+            let scope = if step == 3 { Scope::Full } else { usual };
             let sample = server.sample(STEP, scope).unwrap();
             experiments += sample.experiments.len();
             refused.extend(sample.outcomes.iter().filter_map(|o| o.error.clone()));
@@ -148,6 +153,32 @@ fn only_the_culprit_is_limited() {
     assert_eq!(turned, first.chain(batch).chain([limit]).collect());
     scene.batch = ["another", "third"].map(|name| sleeper(&mut scene, name, 0.3)).into();
     assert_eq!(play(Law::Culprit, &scene, 90).turned, BTreeSet::new(), "innocents alone");
+}
+
+/// Four that sleep want 1.1 to 1.7 CPUs, beside a service that wants 0.6 of two and catches up whenever it
+/// can.
+#[test]
+fn a_loop_is_limited_also_where_a_service_leaves_it_little() {
+    let mut limited = 0;
+    for seed in 1..=20 {
+        let mut scene = scene(seed, true);
+        scene.services[0].load = Load::Constant(1_000.0);
+        let shares = [0.25, 0.4, 0.2, 0.25 + 0.03 * (seed % 20) as f64];
+        let names = ["a", "b", "c", "d"].iter().zip(shares);
+        scene.batch = names.map(|(name, cpus)| sleeper(&mut scene, name, cpus)).collect();
+        scene.batch.push(busy("loop", "integer"));
+        let turned = play_seen(Law::Culprit, &scene, 15, Scope::Full).turned;
+        let whom: Vec<&Tenant> = turned
+            .iter()
+            .filter_map(|knob| match knob {
+                Knob::CpuBandwidth { tenant } => Some(tenant),
+                _ => None,
+            })
+            .collect();
+        assert!(whom.iter().all(|tenant| tenant.as_str() == "loop"), "seed {seed}: {whom:?}");
+        limited += whom.len();
+    }
+    assert!(limited >= 17, "{limited} of 20");
 }
 
 /// They wake together, run one beside the other or one after the other, and a request is in its midst

@@ -170,7 +170,6 @@ fn few_are_confined(view: &View<'_>) -> Option<String> {
 fn bearable(view: &View<'_>) -> Option<String> {
     let is_service = |tenant: &Tenant| view.setup.services.iter().any(|s| s.name == *tenant);
     let wrong = |knob: &&Knob| match knob {
-        Knob::CpuWeight { tenant } => !is_service(tenant),
         Knob::CpuBandwidth { tenant } | Knob::CpuIdle { tenant } => is_service(tenant),
         _ => false,
     };
@@ -181,6 +180,8 @@ fn bearable(view: &View<'_>) -> Option<String> {
         (Knob::CpuBandwidth { .. }, Setting::Bandwidth(b)) => {
             b.limit_cpus.is_some_and(|cpus| cpus.0 < 0.0499)
         }
+        // Nobody gets less than the usual.
+        (Knob::CpuWeight { .. }, Setting::Weight(weight)) => *weight < 100,
         _ => false,
     };
     let (knob, stands) = view.engine.standing().iter().find(too_small)?;

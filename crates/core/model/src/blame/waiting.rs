@@ -65,6 +65,9 @@ pub struct WaitingParams {
     /// worlds that are overcommitted it names somebody innocent in none (in one with 0.7), and of 600
     /// loops among such groups 457 (473).
     pub taken_cpus: f64,
+    /// The same of a group that came before all others while these were held: who wants so much has it then,
+    /// and sleeps if it wants any less.
+    pub fed_cpus: f64,
     /// For so many seconds it counts what somebody asked for while others were held.
     pub relief_memory_s: f64,
 }
@@ -79,6 +82,7 @@ impl Default for WaitingParams {
             most_ratio: 20.0,
             awake_cpus: 0.9,
             taken_cpus: 0.75,
+            fed_cpus: 0.9,
             relief_memory_s: 300.0,
         }
     }
@@ -227,14 +231,14 @@ impl Waiting {
     /// Takes in what suspects asked for and had in a stretch of time, in `held_frac` of which others
     /// were held; in the rest of it they had what they usually have. Who sleeps then got what it
     /// wanted. Who does not wants at least what it had: if that is most of a CPU it is told by it, else it
-    /// may be starved by those that ran.
-    pub fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>, held_frac: f64) {
+    /// may be starved by those that ran. `fed`: it came before those.
+    pub fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>, held_frac: f64, fed: bool) {
+        let most_cpus = if fed { self.params.fed_cpus } else { self.params.taken_cpus };
         for (tenant, demand) in demands {
             let Some(sums) = self.suspects.get_mut(tenant) else { continue };
             let relieved = sums.while_held(*demand, held_frac);
             let asked_cpus = relieved.asked_cpus;
-            let tells =
-                asked_cpus < self.params.awake_cpus || relieved.used_cpus >= self.params.taken_cpus;
+            let tells = asked_cpus < self.params.awake_cpus || relieved.used_cpus >= most_cpus;
             let before = sums.relieved.filter(|_| !tells);
             if !before.is_some_and(|relieved| relieved.tells) {
                 let in_vain = before.map_or(0, |of| of.in_vain) + u32::from(!tells);

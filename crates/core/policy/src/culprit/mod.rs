@@ -34,15 +34,16 @@
 //! # Degradation
 //! Without CPU bandwidth a culprit is named and not limited. See `who` for the rest.
 //!
-//! **Invariants**, checked after every step of every fault run (`quell-faults`). Only CPU bandwidth
-//! is written of groups, and only of those that were named, only weights of services, and the idle
-//! class of batch only while a service is served first; nobody is limited to less than `least_cpus`;
-//! services are never limited.
+//! **Invariants**, checked after every step of every fault run (`quell-faults`). CPU bandwidth is written
+//! only of groups that were named, the idle class of batch only while a service is served first, and a
+//! batch group's weight is only raised, for the sample in which it is watched; nobody is limited to less
+//! than `least_cpus`; services are never limited.
 //!
 //! | rule | when | what |
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
 //! | `look`, `look-now`, `relieve`, `burst` | a question is open | see `who` |
+//! | `watched-first`, `watched` | others are held to see what it wants; that sample is over | its weight; as it was |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
 //! | `acquitted` | convicted for what looks showed, and looks show the contrary by now | no limit; its term never was |
@@ -136,6 +137,8 @@ impl CulpritParams {
 
 /// That of a group of which nobody said anything.
 const USUAL_WEIGHT: u32 = 100;
+/// That of a group that is to have what it wants for a sample.
+const FED_WEIGHT: u32 = 10_000;
 
 /// See the module.
 pub(crate) struct Culprit {
@@ -143,6 +146,8 @@ pub(crate) struct Culprit {
     who: Who,
     terms: Terms,
     first: First,
+    /// Those who come before all others in this sample, so that it shows what they want.
+    fed: Vec<Tenant>,
     ledger: Ledger,
 }
 
@@ -154,12 +159,14 @@ impl Culprit {
             held_share_frac: params.held_share_frac,
             reporters: params.reporters,
             company: params.company,
+            feeds: true,
             ..WhoParams::default()
         };
         Self {
             who: Who::within(NAME, looks),
             terms: Terms::new(params.term_s, params.longest_term_s),
             first: First::default(),
+            fed: Vec::new(),
             ledger: Ledger::new(NAME),
             params,
         }
@@ -222,6 +229,24 @@ impl Culprit {
         self.params.spared.iter().any(|spared| spared == name.as_str())
     }
 
+    /// Who is watched while others are held is to have what it wants. A service that was starved catches
+    /// up then, and leaves one who never sleeps as little as one who would. So it comes before all
+    /// others, for that one sample.
+    fn feed(&mut self, setup: &Setup, seen: &Observation) {
+        let watched = self.who.to_feed(seen.time).to_vec();
+        for tenant in std::mem::replace(&mut self.fed, watched.clone()) {
+            if !watched.contains(&tenant) {
+                let why = Reason::polluter("watched", Vec::new());
+                self.ledger.release(Knob::CpuWeight { tenant }, &why);
+            }
+        }
+        for tenant in watched {
+            let why = Reason::polluter("watched-first", Vec::new());
+            let knob = Knob::CpuWeight { tenant };
+            self.ledger.set(setup, knob, Setting::Weight(FED_WEIGHT), &why);
+        }
+    }
+
     /// Serves victims first, and again as they were.
     fn serve(&mut self, setup: &Setup, seen: &Observation) {
         let told = self.first.follow(seen);
@@ -280,6 +305,7 @@ impl Policy for Culprit {
     fn step(&mut self, setup: &Setup, seen: &Observation) -> Vec<Proposal> {
         self.ledger.run_all_tasks(setup, &Reason::partition("always-run", Vec::new()));
         let mut proposals = self.who.step(setup, seen);
+        self.feed(setup, seen);
         let charges = self.charges(setup, seen);
         for (name, budget_cpus) in self.terms.convict(seen.time, &charges) {
             self.limit(setup, &name, budget_cpus);

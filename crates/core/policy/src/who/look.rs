@@ -2,8 +2,8 @@
 
 use super::Who;
 use super::relief::Relief;
-use super::victim::is_held_back;
-use quell_types::{BatchObservation, Input, Tenant, Time};
+use quell_types::{BatchObservation, Input, Observation, Tenant, Time};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Suspects run, are held, and run again: what drifts steadily cancels out. They run for twice as long
@@ -42,6 +42,17 @@ impl Who {
         let ln = all.fold(0.0, f64::max);
         (ln > 0.0).then(|| Input::new("company_ratio", libm::exp(ln)))
     }
+}
+
+/// Whether it was out of its own quota.
+pub(super) fn is_held_back(batch: &BatchObservation) -> bool {
+    batch.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0)
+}
+
+/// Those who were.
+pub(super) fn held_back(seen: &Observation) -> BTreeSet<Tenant> {
+    let held = seen.batch.iter().filter(|(_, batch)| is_held_back(batch));
+    held.map(|(tenant, _)| tenant.clone()).collect()
 }
 
 /// For how long groups are held in a look.

@@ -19,6 +19,9 @@ pub struct WhoParams {
     pub looks: bool,
     /// Whether a reporter runs on a CPU that is idle, to tell what is fought over.
     pub reporters: bool,
+    /// Whether the law that it is a part of lets those come before all others of whom it is watched what they
+    /// want.
+    pub feeds: bool,
     /// Whether it weighs beside whom a service runs.
     pub company: bool,
 }
@@ -34,6 +37,7 @@ impl Default for WhoParams {
             least_cpus: 0.02,
             looks: true,
             reporters: true,
+            feeds: false,
             company: true,
         }
     }

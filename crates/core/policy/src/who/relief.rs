@@ -35,6 +35,8 @@ pub(super) struct Relief {
     pub(super) demands: Option<BTreeMap<Tenant, Demand>>,
     /// In what share of the time that this tells of others were held.
     pub(super) held_frac: f64,
+    /// Whether the watched come before those who run, and have what they want.
+    pub(super) fed: bool,
 }
 
 impl Relief {
@@ -56,6 +58,13 @@ impl Relief {
 }
 
 impl Who {
+    /// Those who are to come before all others in a look that begins now: what they want is watched.
+    pub(crate) fn to_feed(&self, now: Time) -> &[Tenant] {
+        let begins = self.playing.as_ref().filter(|look| look.since == now);
+        let relief = begins.and_then(|look| look.relief.as_ref()).filter(|relief| relief.fed);
+        relief.map_or(&[], |relief| &relief.watched)
+    }
+
     /// Whether it can be seen what somebody wants while all others are held.
     pub(super) fn may_relieve(&self, setup: &Setup) -> bool {
         let holds = |tenant: &Tenant| setup.controls(&Knob::Frozen { tenant: tenant.clone() });
@@ -80,7 +89,8 @@ impl Who {
             return;
         };
         self.void_reliefs = 0;
-        self.victims.values_mut().for_each(|victim| victim.relieve(demands, relief.held_frac));
+        let (held_frac, fed) = (relief.held_frac, relief.fed);
+        self.victims.values_mut().for_each(|victim| victim.relieve(demands, held_frac, fed));
     }
 
     /// A look at what rivals want told nothing, or was not to be had.
@@ -109,7 +119,10 @@ impl Who {
         let look = |again: bool| {
             self.victims.iter().find_map(|(name, victim)| plan(name, victim, (cpus, again), pays))
         };
-        look(false).or_else(|| look(true))
+        let (groups, relief) = look(false).or_else(|| look(true))?;
+        let weighs = |tenant: &Tenant| setup.controls(&Knob::CpuWeight { tenant: tenant.clone() });
+        let fed = self.params.feeds && relief.watched.iter().all(weighs);
+        Some((groups, Relief { fed, ..relief }))
     }
 
     /// For how many looks at what rivals want each bank saves: what was seen of them is to be seen
@@ -167,7 +180,8 @@ fn plan(
         let most = (parts.len() / 2).max(1);
         let watched = fitting(&rivals[..most.min(rivals.len())], cpus);
         let held = hold(&parts, &watched, (victim.unheld_frac(), rest_frac), &pays)?;
-        Some((held, Relief { victim: name.clone(), watched, demands: None, held_frac: 1.0 }))
+        let victim = name.clone();
+        Some((held, Relief { victim, watched, demands: None, held_frac: 1.0, fed: false }))
     };
     if again {
         look(&tried, (1.0, victim.unheld_frac()))

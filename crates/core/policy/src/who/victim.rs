@@ -2,6 +2,7 @@
 
 mod company;
 
+use super::look::{held_back, is_held_back};
 use quell_model::blame::{
     Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
     Evidence, Felt, Finding, FindingParams, Guilt, GuiltParams, MeasureParams, Measurer,
@@ -223,8 +224,13 @@ impl Victim {
     }
 
     /// Learns what suspects asked for and had in a sample in so much of which others were held.
-    pub(super) fn relieve(&mut self, demands: &BTreeMap<Tenant, Demand>, held_frac: f64) {
-        self.waiting.relieve(demands, held_frac);
+    pub(super) fn relieve(
+        &mut self,
+        demands: &BTreeMap<Tenant, Demand>,
+        held_frac: f64,
+        fed: bool,
+    ) {
+        self.waiting.relieve(demands, held_frac, fed);
     }
 
     /// Those behind whom it stands who never sleep, if others may starve them.
@@ -375,16 +381,6 @@ pub(super) fn demands(seen: &Observation, held: &BTreeSet<Tenant>) -> BTreeMap<T
         Some((tenant.clone(), Demand { used_cpus, asked_cpus }))
     };
     seen.batch.iter().filter(|(tenant, _)| !held.contains(*tenant)).filter_map(one).collect()
-}
-
-/// Whether it was out of its own quota.
-pub(super) fn is_held_back(batch: &BatchObservation) -> bool {
-    batch.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0)
-}
-
-fn held_back(seen: &Observation) -> BTreeSet<Tenant> {
-    let held = seen.batch.iter().filter(|(_, batch)| is_held_back(batch));
-    held.map(|(tenant, _)| tenant.clone()).collect()
 }
 
 /// CPUs of each batch group that is there.

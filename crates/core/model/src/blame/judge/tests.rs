@@ -227,13 +227,13 @@ fn who_sleeps_only_when_alone_overcommits_the_cpu_with_the_others_and_nobody_is_
     assert_eq!(before.cause, Cause::Neighbour, "one of them may be to blame");
     let slept =
         |name: &str| BTreeMap::from([(name.into(), Demand { used_cpus: 0.5, asked_cpus: 0.6 })]);
-    waiting.relieve(&slept("a"), 1.0);
+    waiting.relieve(&slept("a"), 1.0, false);
     assert_eq!(
         standings(&judged_patiently(&waiting, &names, none)),
         [("b", suspected)],
         "not watched yet"
     );
-    waiting.relieve(&slept("b"), 1.0);
+    waiting.relieve(&slept("b"), 1.0, false);
     let after = judged_patiently(&waiting, &names, none);
     assert_eq!((standings(&after), after.cause), (vec![], Cause::Overcommitted), "{after:#?}");
     let told = &after.evidence[0];

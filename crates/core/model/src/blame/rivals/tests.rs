@@ -45,10 +45,10 @@ fn beside_a_rival_nobody_is_named_before_it_was_watched_alone() {
     let mut waiting = watched(&both, 20);
     assert_eq!(shown(&waiting, &both), Vec::<String>::new());
     assert_eq!(open(&waiting, &both), [("loop".into(), false), ("rate".into(), false)]);
-    waiting.relieve(&asked(&["rate"], 0.7), 1.0);
+    waiting.relieve(&asked(&["rate"], 0.7), 1.0, false);
     assert_eq!(shown(&waiting, &both), Vec::<String>::new(), "they may starve it together");
     assert_eq!(open(&waiting, &both), [("loop".into(), false)], "who slept is no rival");
-    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0);
+    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0, false);
     assert_eq!(shown(&waiting, &both), ["loop"]);
 }
 
@@ -56,7 +56,7 @@ fn beside_a_rival_nobody_is_named_before_it_was_watched_alone() {
 fn who_does_not_sleep_when_alone_is_named_and_the_other_waits_for_its_turn() {
     let both = ["loop", "rate"];
     let mut waiting = watched(&both, 20);
-    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0);
+    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0, false);
     assert_eq!(shown(&waiting, &both), ["loop"]);
     assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
 }
@@ -75,7 +75,7 @@ fn who_is_left_when_all_others_sleep_is_named_only_if_it_does_not_sleep_alone() 
         let names = all.map(Tenant::from);
         let before = stood(&waiting, names.iter(), &patient);
         assert!(before.iter().all(|stood| !stood.shown), "{before:?}");
-        waiting.relieve(&had(&["last"], used_cpus, asked_cpus), 1.0);
+        waiting.relieve(&had(&["last"], used_cpus, asked_cpus), 1.0, false);
         let after = stood(&waiting, names.iter(), &patient);
         let last = after.iter().find(|stood| stood.workload == all[0].into()).unwrap();
         (last.shown, last.manner)
@@ -89,15 +89,15 @@ fn who_is_left_when_all_others_sleep_is_named_only_if_it_does_not_sleep_alone() 
 fn who_neither_sleeps_nor_has_most_of_a_cpu_is_not_told_by_it_and_who_sleeps_is() {
     let both = ["loop", "rate"];
     let mut waiting = watched(&both, 20);
-    waiting.relieve(&asked(&["loop"], 1.0), 1.0);
+    waiting.relieve(&asked(&["loop"], 1.0), 1.0, false);
     assert_eq!(shown(&waiting, &both), Vec::<String>::new());
     let names = both.map(Tenant::from);
     let all = rivals(&waiting, names.iter(), false, &FindingParams::default());
     let tried: Vec<(bool, bool)> = all.iter().map(|r| (r.tried.is_some(), r.relieved)).collect();
     assert_eq!(tried, [(true, false), (false, false)], "{all:?}");
-    waiting.relieve(&asked(&["rate"], 0.5), 1.0);
+    waiting.relieve(&asked(&["rate"], 0.5), 1.0, false);
     assert_eq!(open(&waiting, &both), [("loop".into(), false)]);
-    waiting.relieve(&asked(&["rate"], 1.0), 1.0);
+    waiting.relieve(&asked(&["rate"], 1.0), 1.0, false);
     assert_eq!(open(&waiting, &both), [("loop".into(), false)], "it was seen to sleep");
 }
 
@@ -106,7 +106,7 @@ fn what_a_sample_tells_is_that_of_the_part_in_which_others_were_held() {
     let both = ["loop", "rate"];
     let seen = |used_cpus: f64, held_frac: f64| {
         let mut waiting = watched(&both, 20);
-        waiting.relieve(&had(&["loop"], used_cpus, 1.0), held_frac);
+        waiting.relieve(&had(&["loop"], used_cpus, 1.0), held_frac, false);
         shown(&waiting, &both)
     };
     assert_eq!(seen(0.7, 1.0), Vec::<String>::new());
@@ -118,7 +118,7 @@ fn what_a_sample_tells_is_that_of_the_part_in_which_others_were_held() {
 fn who_is_not_seen_any_more_is_not_blamed_for_ever() {
     let both = ["loop", "rate"];
     let mut waiting = watched(&both, 20);
-    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0);
+    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0, false);
     assert_eq!(shown(&waiting, &both), ["loop"]);
     waiting.pass(60.0);
     assert_eq!(shown(&waiting, &both), Vec::<String>::new());
@@ -187,7 +187,7 @@ fn one_alone_needs_no_relief_and_after_a_while_all_are_named() {
     let mut waiting = watched(&both, 80);
     assert_eq!(shown(&waiting, &both), both);
     assert!(open(&waiting, &both).is_empty());
-    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0);
+    waiting.relieve(&had(&["loop"], 0.85, 1.0), 1.0, false);
     assert_eq!(shown(&waiting, &both), ["loop"], "it can be tried: the other is to be as well");
     assert_eq!(open(&waiting, &both), [("loop".into(), true), ("rate".into(), false)]);
 }
