@@ -155,7 +155,7 @@ fn only_the_culprit_is_limited() {
     assert_eq!(play(Law::Culprit, &scene, 90).turned, BTreeSet::new(), "innocents alone");
 }
 
-/// Four that sleep want 1.1 to 1.7 CPUs, beside a service that wants 0.6 of two and catches up whenever it
+/// Four that sleep want 1.05 to 1.43 CPUs, beside a service that wants 0.6 of two and catches up whenever it
 /// can.
 #[test]
 fn a_loop_is_limited_also_where_a_service_leaves_it_little() {
@@ -163,7 +163,7 @@ fn a_loop_is_limited_also_where_a_service_leaves_it_little() {
     for seed in 1..=20 {
         let mut scene = scene(seed, true);
         scene.services[0].load = Load::Constant(1_000.0);
-        let shares = [0.25, 0.4, 0.2, 0.25 + 0.03 * (seed % 20) as f64];
+        let shares = [0.25, 0.4, 0.2, 0.18 + 0.02 * seed as f64];
         let names = ["a", "b", "c", "d"].iter().zip(shares);
         scene.batch = names.map(|(name, cpus)| sleeper(&mut scene, name, cpus)).collect();
         scene.batch.push(busy("loop", "integer"));
