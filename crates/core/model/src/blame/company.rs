@@ -93,6 +93,9 @@ impl Default for CompanyParams {
     }
 }
 
+/// For each of whom it is told, so many are compared with all others.
+const COMPARED: usize = 3;
+
 /// What the company of one suspect says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told {
@@ -176,13 +179,26 @@ impl Company {
         if rows.len() < 2 {
             return BTreeMap::new();
         }
-        let judged = (0..rows.len()).filter_map(|judged| self.against_others(&rows, judged));
+        let judged = self.worst(&rows);
+        let judged = judged.into_iter().filter_map(|judged| self.against_others(&rows, judged));
         let mut told: Vec<(Tenant, Told)> = judged.collect();
         told.retain(|(_, told)| told.harm_ln > 0.0);
         let stands_out = |told: &Told| told.harm_ln / libm::sqrt(told.variance);
         told.sort_by(|(_, a), (_, b)| stands_out(b).total_cmp(&stands_out(a)));
         told.truncate(self.params.most);
         told.into_iter().collect()
+    }
+
+    /// Places of those who stand out, roughly: to compare each with all others costs more the more there are.
+    fn worst(&self, rows: &[Row<'_>]) -> Vec<usize> {
+        let mean = rows.iter().map(|row| row.ln_cost).sum::<f64>() / rows.len() as f64;
+        let other = self.params.other_sd * self.params.other_sd;
+        let out = |row: &Row<'_>| (row.ln_cost - mean) / libm::sqrt(row.chance + other);
+        let mut places: Vec<(f64, usize)> =
+            rows.iter().enumerate().map(|(place, row)| (out(row), place)).collect();
+        places.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        places.truncate(COMPARED * self.params.most);
+        places.into_iter().map(|(_, place)| place).collect()
     }
 
     /// One beside the others; none if it is no suspect.

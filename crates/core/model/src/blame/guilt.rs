@@ -234,6 +234,12 @@ impl Guilt {
         Some(Belief { guilt, harm, harm_sd, experiments: self.experiments[index] })
     }
 
+    /// In how many experiments a suspect was held that count.
+    #[must_use]
+    pub fn experiments(&self, suspect: &Tenant) -> u32 {
+        self.index(suspect).map_or(0, |index| self.experiments[index])
+    }
+
     /// ln of how many times as likely all that was measured makes a suspect's guilt.
     #[must_use]
     pub fn evidence_ln(&self, suspect: &Tenant) -> f64 {

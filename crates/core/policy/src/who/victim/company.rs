@@ -32,11 +32,16 @@ impl Victim {
     pub(super) fn accused(&self, candidates: &[Candidate]) -> Option<Tenant> {
         let guilt = &self.work.guilt;
         let accused = |c: &&Candidate| {
-            let held = guilt.belief(&c.suspect).map_or(0, |belief| belief.experiments);
+            let held = guilt.experiments(&c.suspect);
             let proved = held >= self.params.named_experiments;
+            let in_bad_company = guilt.company_ln(&c.suspect) >= ACCUSED_LN;
+            // Nothing else can have made it likely; the rest costs more the more suspects there are.
+            if !in_bad_company && (held == 0 || proved) {
+                return false;
+            }
             let harmful = guilt.harmful(&c.suspect, c.cpus, self.params.least_ln);
             let sure = harmful >= self.params.named_frac;
-            let told = guilt.company_ln(&c.suspect) >= ACCUSED_LN
+            let told = in_bad_company
                 && harmful >= self.params.suspected_frac
                 && !self.held_back.contains(&c.suspect);
             if sure { !proved } else { told }
