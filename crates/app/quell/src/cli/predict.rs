@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use quell_pressure::Resource;
 use quell_profiler::predict::{
     CheckOptions, Form, Model, Pair, PredictReport, Prediction, check, predict, programs,
+    rounds_in_a_pass,
 };
 use quell_profiler::{Effort, Profile, ProfileOptions, Watched, at_desk};
 use quell_view::{Cell, Table};
@@ -155,7 +156,7 @@ fn checked(args: &Args, list: &PathBuf) -> anyhow::Result<()> {
             window: WINDOW,
             settle: Duration::from_millis(10),
             grid: &[50.0],
-            pairs: args.rounds.div_ceil(args.passes).max(3),
+            pairs: rounds_in_a_pass(args.rounds, args.passes),
             resolution: 100.0,
             budget: PROFILING / args.passes as u32,
         }),

@@ -42,11 +42,10 @@ pub struct CheckOptions {
     pub window: Duration,
 }
 
-impl CheckOptions {
-    /// Windows beside each neighbour in one pass: three at least.
-    pub(super) fn rounds_in_a_pass(&self) -> usize {
-        self.rounds.div_ceil(self.passes.max(1)).max(3)
-    }
+/// Windows beside each neighbour in one of so many passes, where all have so many together: three at least.
+#[must_use]
+pub fn rounds_in_a_pass(rounds: usize, passes: usize) -> usize {
+    rounds.div_ceil(passes.max(1)).max(3)
 }
 
 /// What was measured in one pass.

@@ -1,6 +1,6 @@
 //! Programs and pairs of them under measurement, with an eye on the host.
 
-use super::{CheckOptions, Program};
+use super::{CheckOptions, Program, rounds_in_a_pass};
 use crate::canary::{Course, Limits, Placement, Watch};
 use crate::desk::{pause, percent};
 use crate::profile::profile;
@@ -121,7 +121,7 @@ impl Pairs<'_, '_> {
         neighbour.rest()?;
         let mut disturbed = watch.look() == Placement::Together;
         let (mut before, mut losses) = (quiet(&mut subject)?, Vec::new());
-        let rounds = options.rounds_in_a_pass();
+        let rounds = rounds_in_a_pass(options.rounds, options.passes);
         for round in 1..=rounds {
             awake.mute();
             neighbour.wake()?;

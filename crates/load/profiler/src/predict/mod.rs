@@ -9,7 +9,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use check::{CheckOptions, Program, check, programs};
+pub use check::{CheckOptions, Program, check, programs, rounds_in_a_pass};
 pub use model::{Bound, Form, Losses, Model, losses, score};
 pub use report::{FormError, PREDICT_SCHEMA, Pair, PredictReport, Prediction, Undisturbed};
 

@@ -40,6 +40,20 @@ fn open(waiting: &Waiting, groups: &[&str]) -> Vec<(String, bool)> {
 }
 
 #[test]
+fn who_came_before_all_others_never_sleeps_only_with_nearly_a_whole_cpu() {
+    for (used_cpus, fed, tells) in
+        [(0.8, false, true), (0.8, true, false), (0.95, true, true), (0.6, false, false)]
+    {
+        let mut waiting = Waiting::new(WaitingParams::default());
+        waiting.keep(&["loop".into()]);
+        waiting.see(&Waits { running: 0.5, seconds: 0.25, ..Waits::default() }, &[].into(), 0.0);
+        waiting.relieve(&had(&["loop"], used_cpus, 1.0), 1.0, fed);
+        let told = waiting.crowding(&"loop".into(), 0.0).unwrap().relieved_cpus;
+        assert_eq!(told.is_some(), tells, "{used_cpus} {fed}");
+    }
+}
+
+#[test]
 fn beside_a_rival_nobody_is_named_before_it_was_watched_alone() {
     let both = ["loop", "rate"];
     let mut waiting = watched(&both, 20);
