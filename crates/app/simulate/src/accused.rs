@@ -55,6 +55,7 @@ mod tests {
             harm_ln_per_cpu: 0.2,
             experiments: 2,
             stood_frac: None,
+            elsewhere_frac: 0.0,
         };
         let culprits = culprits.iter().map(culprit).collect();
         Finding { slowdown: 1.2, cause: Cause::Neighbour, culprits, evidence: vec![] }

@@ -1,8 +1,8 @@
 //! From waits and company that only grow to threads that stand, and to what was done beside whom.
 
 use quell_types::{
-    Beside, CompanyReading, Gap, LogHistogram, Reading, Tenant, TenantReading, Time, WaitReading,
-    Waits,
+    Beside, CompanyReading, Elsewhere, ElsewhereReading, Gap, LogHistogram, Reading, Tenant,
+    TenantReading, Time, WaitReading, Waits,
 };
 
 /// What the rates of a service's waits need.
@@ -40,8 +40,27 @@ impl WaitCounters {
             own: threads(waits.own_ns, old.own_ns)?,
             others: threads(waits.others_ns, old.others_ns)?,
             nobody: threads(waits.nobody_ns, old.nobody_ns)?,
+            elsewhere: elsewhere(&waits.elsewhere, &old.elsewhere, threads)?,
         })
     }
+}
+
+/// Who had the other CPUs meanwhile; `threads` makes a rate of two sums.
+fn elsewhere(
+    now: &ElsewhereReading,
+    then: &ElsewhereReading,
+    threads: impl Fn(u64, u64) -> Reading<f64>,
+) -> Reading<Elsewhere> {
+    let tenants = now.tenants_ns.iter().map(|(tenant, ns)| -> Reading<(Tenant, f64)> {
+        let before = then.tenants_ns.get(tenant).copied().unwrap_or(0);
+        Ok((tenant.clone(), threads(*ns, before)?))
+    });
+    Ok(Elsewhere {
+        cpus: now.cpus,
+        tenants: tenants.collect::<Reading<_>>()?,
+        others: threads(now.others_ns, then.others_ns)?,
+        nobody: threads(now.nobody_ns, then.nobody_ns)?,
+    })
 }
 
 /// What differences of a service's company need.
@@ -111,6 +130,12 @@ mod tests {
         reading.waits = Ok(WaitReading {
             behind_ns: [("jobs".into(), jobs_ms * 1_000_000)].into(),
             own_ns: own_ms * 1_000_000,
+            elsewhere: ElsewhereReading {
+                cpus: 1,
+                tenants_ns: [("loop".into(), jobs_ms * 500_000)].into(),
+                nobody_ns: jobs_ms * 500_000,
+                ..ElsewhereReading::default()
+            },
             ..WaitReading::default()
         });
         reading
@@ -126,6 +151,8 @@ mod tests {
         assert_eq!((seen.seconds, seen.running, seen.own), (2.0, 0.3, 0.1));
         assert_eq!(seen.behind, [("jobs".into(), 0.5)].into());
         assert_eq!((seen.others, seen.nobody), (0.0, 0.0));
+        assert_eq!(seen.elsewhere.tenants, [("loop".into(), 0.25)].into());
+        assert_eq!((seen.elsewhere.cpus, seen.elsewhere.nobody), (1, 0.25));
     }
 
     #[test]

@@ -31,15 +31,16 @@ pub use histogram::{LogHistogram, SLOTS, SUB_BUCKETS};
 pub use ids::{Link, TaskId, Tenant};
 pub use knob::{CpuBandwidth, Knob, KnobRange, Setting};
 pub use observation::{
-    BatchObservation, HostObservation, LinkObservation, Observation, ServiceObservation, Tails,
-    Waits,
+    BatchObservation, Elsewhere, HostObservation, LinkObservation, Observation, ServiceObservation,
+    Tails, Waits,
 };
 pub use probe::{PROBE_GROUP, Probe, ProbeTrace, SharedResource};
 pub use proposal::{Input, Precedence, Proposal, Verdict, Wish};
 pub use reading::{Gap, Reading};
 pub use sample::{
-    BandwidthReading, Beside, ChipTrace, CompanyReading, CpuTimes, ExperimentTrace, HostReading,
-    LinkReading, Pressure, RequestReading, Sample, TenantReading, Throttling, WaitReading,
+    BandwidthReading, Beside, ChipTrace, CompanyReading, CpuTimes, ElsewhereReading,
+    ExperimentTrace, HostReading, LinkReading, Pressure, RequestReading, Sample, TenantReading,
+    Throttling, WaitReading,
 };
 pub use setup::{BatchSpec, LinkSpec, ServiceSpec, Setup, Slo};
 pub use task::{TaskEnd, TaskRecord, TaskSpec, TaskState};

@@ -44,6 +44,23 @@ pub struct Waits {
     pub others: f64,
     /// Standing behind nobody, while the CPU was on its way from idleness.
     pub nobody: f64,
+    /// Who had the other CPUs while they stood behind others.
+    #[serde(default)]
+    pub elsewhere: Elsewhere,
+}
+
+/// Who had the other CPUs while a service's threads, who may use all of them, stood behind others: what
+/// one of those CPUs had, on average over them; in threads that stood meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Elsewhere {
+    /// How many others there are; 0 where nothing is told of them.
+    pub cpus: u32,
+    /// Threads of each other tenant ran there.
+    pub tenants: BTreeMap<Tenant, f64>,
+    /// Everybody else ran there, the service itself among them.
+    pub others: f64,
+    /// Nobody ran there.
+    pub nobody: f64,
 }
 
 /// A service as a policy sees it.

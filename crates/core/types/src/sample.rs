@@ -58,6 +58,24 @@ pub struct WaitReading {
     pub others_ns: u64,
     /// Behind nobody: the CPU was on its way from idleness.
     pub nobody_ns: u64,
+    /// Who had the other CPUs while they stood behind others.
+    #[serde(default)]
+    pub elsewhere: ElsewhereReading,
+}
+
+/// Who had the other CPUs while threads of a service, who may use all of them, stood behind others: what
+/// one of those CPUs had, on average over them, in nanoseconds since this was first watched, summed over
+/// threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElsewhereReading {
+    /// How many others there are; 0 where nothing is told of them.
+    pub cpus: u32,
+    /// Threads of each other tenant ran there.
+    pub tenants_ns: BTreeMap<Tenant, u64>,
+    /// Everybody else ran there: the service itself, kernel threads, groups that nobody named.
+    pub others_ns: u64,
+    /// Nobody ran there.
+    pub nobody_ns: u64,
 }
 
 /// What a service did while somebody else had another CPU, since this was first watched; summed over

@@ -3,7 +3,8 @@
 use quell_cgroup::{Group, Layout};
 use quell_ebpf::{CgroupIds, Listener, Options, Probes, ServiceKey, Stood, listening_sockets};
 use quell_types::{
-    CompanyReading, Gap, LogHistogram, Reading, RequestReading, Tenant, WaitReading,
+    CompanyReading, ElsewhereReading, Gap, LogHistogram, Reading, RequestReading, Tenant,
+    WaitReading,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -150,11 +151,21 @@ impl Meter {
     fn waits(&self, slot: u32, stood: &Stood) -> WaitReading {
         let others = stood.behind_ns.iter().filter(|(behind, _)| **behind != slot);
         let name = |(slot, ns): (&u32, &u64)| Some((self.names.get(slot)?.clone(), *ns));
+        let own = |of: &BTreeMap<u32, u64>| of.get(&slot).copied().unwrap_or(0);
+        let there = &stood.elsewhere;
+        let named = there.slots_ns.iter().filter(|(other, _)| **other != slot);
+        let elsewhere = ElsewhereReading {
+            cpus: there.cpus,
+            tenants_ns: named.filter_map(name).collect(),
+            others_ns: there.others_ns + own(&there.slots_ns),
+            nobody_ns: there.nobody_ns,
+        };
         WaitReading {
             behind_ns: others.filter_map(name).collect(),
-            own_ns: stood.behind_ns.get(&slot).copied().unwrap_or(0),
+            own_ns: own(&stood.behind_ns),
             others_ns: stood.others_ns,
             nobody_ns: stood.nobody_ns,
+            elsewhere,
         }
     }
 

@@ -73,6 +73,13 @@ fn never_back(tenant: &str, old: &TenantReading, new: &TenantReading) {
             let new_ns = new.behind_ns.get(behind).copied().unwrap_or(0);
             grows(&format!("waits behind {behind}"), &Ok(*old_ns), &Ok(new_ns));
         }
+        let (old, new) = (&old.elsewhere, &new.elsewhere);
+        assert_eq!(old.cpus, new.cpus, "other CPUs beside {tenant}");
+        for (other, old_ns) in &old.tenants_ns {
+            let new_ns = new.tenants_ns.get(other).copied().unwrap_or(0);
+            grows(&format!("waits while {other} ran elsewhere"), &Ok(*old_ns), &Ok(new_ns));
+        }
+        grows("waits beside idle CPUs", &Ok(old.nobody_ns), &Ok(new.nobody_ns));
     }
     if let (Ok(old), Ok(new)) = (&old.company, &new.company) {
         for (beside, old) in &old.tenants {

@@ -212,6 +212,8 @@ pub(crate) struct World {
     /// CPUs for which somebody waits.
     crowded: Mask,
     queued: usize,
+    /// Which of the other CPUs was last asked who runs there, counted from one's own.
+    asked: usize,
     pub(crate) waiting_groups: u32,
     waiting_since: u64,
     /// Nanoseconds in which some thread waited for a CPU.
@@ -280,6 +282,7 @@ impl World {
             idle_running: Mask::default(),
             crowded: Mask::default(),
             queued: 0,
+            asked: 0,
             waiting_groups: 0,
             waiting_since: 0,
             waited_ns: 0,
@@ -294,11 +297,18 @@ impl World {
             shape,
         };
         world.populate(scene);
-        let rows = world.groups.len() + 1;
-        let services = world.services.len();
-        world.groups.iter_mut().take(services).for_each(|group| group.stood_ns = vec![0; rows]);
+        world.watch_services();
         (0..cpus).for_each(|cpu| world.draw_steal(cpu));
         world
+    }
+
+    /// From now on it is kept behind whom the threads of services stand.
+    fn watch_services(&mut self) {
+        let rows = self.groups.len() + 1;
+        for group in self.groups.iter_mut().take(self.services.len()) {
+            group.stood_ns = vec![0; rows];
+            group.elsewhere_ns = vec![0; rows];
+        }
     }
 
     fn begin_phase(&mut self, work: usize) {

@@ -71,3 +71,20 @@ fn batch_has_a_gap() {
     let mut server = server(["integer", "integer"], false);
     assert!(full(&mut server, SECOND).tenants[&"a".into()].company.is_err());
 }
+
+#[test]
+fn while_a_service_stands_behind_others_somebody_has_the_other_cpu_or_nobody() {
+    let waits = |server: &mut SimServer| {
+        full(server, 5 * SECOND).tenants[&"web".into()].waits.clone().unwrap()
+    };
+    let there_ns = |waits: &WaitReading| waits.elsewhere.tenants_ns.values().sum::<u64>();
+    let mut both = server(["integer", "integer"], false);
+    let seen = waits(&mut both);
+    let all_ns = there_ns(&seen) + seen.elsewhere.others_ns + seen.elsewhere.nobody_ns;
+    assert_eq!((seen.elsewhere.cpus, all_ns), (1, seen.behind_ns.values().sum()), "{seen:?}");
+    assert!(there_ns(&seen) > 100_000_000, "both are loops: {seen:?}");
+    let mut pinned = server(["integer", "integer"], true);
+    let before = waits(&mut pinned);
+    let after = waits(&mut pinned);
+    assert_eq!(before.elsewhere, after.elsewhere, "it could not use the other CPU");
+}

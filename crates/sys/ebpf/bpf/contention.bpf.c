@@ -16,6 +16,13 @@
  * counts are changed by atomic additions; a difference that cannot be (read between the two
  * additions of a move) is dropped and the sum set right. A CPU that goes idle has nobody standing:
  * its counts begin a new turn, and a task that was counted in an older one is not counted out.
+ *
+ * Who never sleeps may make a victim stand without ever having its CPU: it has another one, and those
+ * whose CPU that could be are on the victim's. So while a victim's tasks stand behind somebody else, it
+ * is counted too who has the other CPUs: whenever what was stood is put down, it is put down once more to
+ * who has just one of the others, drawn by lot, so that it costs as much on many CPUs as on two. Tasks
+ * that may not use all CPUs do not tell whether they could have had that one, so nothing is put down
+ * while one of those stands.
  */
 #include "bpf.h"
 #include "groups.h"
@@ -39,6 +46,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define BIAS (1ULL << 52)
 #define MOST (1ULL << 40)
 
+/* CPUs that are online, if they are the first ones; else 0, and nothing is told of others. */
+const volatile __u32 online = 0;
+
 #include "company.h"
 
 struct task {
@@ -49,12 +59,13 @@ struct task {
 	__u32 group;    /* as in rq_groups, or UNTRACKED */
 	__u32 cpu;      /* on whose queue it stands, and 1; 0 if on none */
 	__u32 victim;   /* for which it is counted there */
-	__u32 unused;
+	__u32 narrow;   /* 1 if it stands and may not use all CPUs */
 };
 
 struct line {
 	__u64 count;
 	__u64 since;
+	__u64 narrow; /* of those who stand, how many may not use all CPUs */
 };
 
 struct cpu {
@@ -69,6 +80,7 @@ struct blame {
 	__u64 ns[VICTIMS];        /* stood behind it */
 	__u64 beside_ns[VICTIMS]; /* ran elsewhere for requests that began while it ran here */
 	__u64 sends[VICTIMS];     /* of these */
+	__u64 elsewhere_ns[VICTIMS]; /* stood behind others while it ran on the CPU that was drawn */
 };
 
 struct {
@@ -99,10 +111,13 @@ static __always_inline __u64 clock(void)
 
 /* A task begins to stand on a CPU. */
 static __always_inline void begin(struct task *task, struct cpu *cpu, __u32 number, __u32 victim,
-				  __u64 now)
+				  __u32 narrow, __u64 now)
 {
 	struct line *line = &cpu->lines[victim & (VICTIMS - 1)];
 
+	if (narrow)
+		__sync_fetch_and_add(&line->narrow, 1);
+	task->narrow = narrow;
 	__sync_fetch_and_add(&line->since, now);
 	task->turn = __sync_fetch_and_add(&line->count, 1) >> COUNT_BITS;
 	task->victim = victim;
@@ -122,8 +137,16 @@ static __always_inline void end(struct task *task, __u64 now)
 	line = &cpu->lines[task->victim & (VICTIMS - 1)];
 	if (line->count >> COUNT_BITS != task->turn || !(line->count & COUNT_MASK))
 		return;
+	if (task->narrow && line->narrow)
+		__sync_fetch_and_add(&line->narrow, -1);
 	__sync_fetch_and_add(&line->since, -now);
 	__sync_fetch_and_add(&line->count, -1);
+}
+
+/* Whether a task may not use all CPUs. */
+static __always_inline __u32 is_narrow(struct task_struct *of)
+{
+	return (__u32)of->nr_cpus_allowed < online;
 }
 
 /* Nobody stands here any more. */
@@ -135,6 +158,7 @@ static __always_inline void wipe(struct cpu *cpu)
 		if (line->count & COUNT_MASK)
 			line->count = ((line->count >> COUNT_BITS) + 1) << COUNT_BITS;
 		line->since = 0;
+		line->narrow = 0;
 	}
 }
 
@@ -167,9 +191,43 @@ static __always_inline __u32 victim_of(struct task *task)
 	return task->group == UNTRACKED ? 0 : task->group >> SLOT_BITS;
 }
 
-/* Puts what was stood here down to the row of who ran. */
-static __always_inline void charge(struct cpu *cpu, struct blame *blame, __u64 now)
+/* The row of a group, as kept of its tasks. */
+static __always_inline __u32 row_of(struct task *task)
 {
+	return !task || task->group == UNTRACKED ? OTHERS : (task->group & SLOT_MASK) + SLOT_0;
+}
+
+/* The row of who has one of the other CPUs, drawn by lot. */
+static __always_inline struct blame *elsewhere(__u32 number)
+{
+	__u32 other = number + 1, row = OTHERS, at;
+	struct task *task;
+	struct cpu *cpu;
+
+	if (online > 2)
+		other += bpf_get_prandom_u32() % (online - 1);
+	if (other >= online)
+		other -= online;
+	cpu = bpf_map_lookup_elem(&rq_cpus, &other);
+	if (!cpu)
+		return 0;
+	at = cpu->pid & (TASKS - 1);
+	if (cpu->pid) {
+		task = bpf_map_lookup_elem(&rq_tasks, &at);
+		if (task && task->pid == cpu->pid)
+			row = row_of(task);
+	} else {
+		row = NOBODY;
+	}
+	return bpf_map_lookup_elem(&rq_blame, &row);
+}
+
+/* Puts what was stood here down to the row of who ran, and that behind `others` of who ran elsewhere. */
+static __always_inline void charge(struct cpu *cpu, struct blame *blame, __u32 number,
+				   __u32 others, __u64 now)
+{
+	struct blame *drawn = 0;
+
 	for (int i = 0; i < VICTIMS; i++) {
 		struct line *line = &cpu->lines[i];
 		__u64 stood = (line->count & COUNT_MASK) * now - line->since;
@@ -177,8 +235,15 @@ static __always_inline void charge(struct cpu *cpu, struct blame *blame, __u64 n
 		if (!stood)
 			continue;
 		__sync_fetch_and_add(&line->since, stood);
-		if (stood < MOST)
-			blame->ns[i] += stood;
+		if (stood >= MOST)
+			continue;
+		blame->ns[i] += stood;
+		if (!others || cpu->runs == i + 1 || line->narrow)
+			continue;
+		if (!drawn)
+			drawn = elsewhere(number);
+		if (drawn)
+			drawn->elsewhere_ns[i] += stood;
 	}
 }
 
@@ -256,16 +321,15 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	now = clock();
 	if (prev->pid) {
 		task = entry_of(prev, config);
-		row = !task || task->group == UNTRACKED ? OTHERS
-							: (task->group & SLOT_MASK) + SLOT_0;
+		row = row_of(task);
 	}
 	blame = bpf_map_lookup_elem(&rq_blame, &row);
 	if (!blame)
 		return 0; /* never: there is a row for each slot */
-	charge(cpu, blame, now);
+	charge(cpu, blame, number, online > 1 && row != NOBODY, now);
 	accompany(cpu, row, clocks, now);
 	if (task && victim_of(task) && !task->cpu && (ctx[0] & 0xff || !prev->__state))
-		begin(task, cpu, number, victim_of(task) - 1, now);
+		begin(task, cpu, number, victim_of(task) - 1, is_narrow(prev), now);
 	cpu->pid = next->pid;
 	if (!next->pid) {
 		turn(cpu, clocks, 0, now);
@@ -298,7 +362,7 @@ static __always_inline int woken(struct task_struct *of)
 		return 0;
 	if (task->cpu)
 		end(task, clock());
-	begin(task, cpu, number, victim_of(task) - 1, clock());
+	begin(task, cpu, number, victim_of(task) - 1, is_narrow(of), clock());
 	return 0;
 }
 
@@ -325,7 +389,7 @@ SEC("tp_btf/sched_migrate_task") int quell_wait_move(__u64 *ctx)
 	now = clock();
 	end(task, now);
 	if (cpu)
-		begin(task, cpu, number, task->victim, now);
+		begin(task, cpu, number, task->victim, is_narrow(of), now);
 	return 0;
 }
 

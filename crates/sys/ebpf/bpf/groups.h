@@ -21,6 +21,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	int pid;
+	int nr_cpus_allowed;
 	struct css_set *cgroups;
 	struct sched_info sched_info;
 } CORE;

@@ -42,8 +42,24 @@ pub struct Stood {
     pub others_ns: u64,
     /// While nobody ran: the CPU was on its way from idleness.
     pub nobody_ns: u64,
+    /// Who had the other CPUs while they stood behind others.
+    pub elsewhere: Elsewhere,
     /// Beside whom they ran, or why that is not known.
     pub company: Result<Company, String>,
+}
+
+/// Who had the other CPUs while the tasks of a watched slot, who may use all, stood behind others: what one
+/// of those CPUs had, on average over them, in nanoseconds since it was watched, summed over tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// How many others there are; 0 if nothing is told of them.
+    pub cpus: u32,
+    /// By the slot of who ran there, itself among them; only those that are not 0.
+    pub slots_ns: BTreeMap<u32, u64>,
+    /// A task ran there that is in no tracked group.
+    pub others_ns: u64,
+    /// Nobody ran there.
+    pub nobody_ns: u64,
 }
 
 /// What the tasks of a watched slot did beside whom since it was watched; sends are those on any socket
@@ -58,8 +74,17 @@ pub struct Company {
     pub nobody: Beside,
 }
 
-/// `struct blame` of bpf/contention.bpf.c: stood behind, ran beside, sent, each by victim.
-type Blame = [[u64; MAX_VICTIMS]; 3];
+/// `struct blame` of bpf/contention.bpf.c: stood behind, ran beside, sent, stood while it ran elsewhere,
+/// each by victim.
+type Blame = [[u64; MAX_VICTIMS]; 4];
+
+/// The same of one victim, summed over CPUs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    behind_ns: u64,
+    beside: Beside,
+    elsewhere_ns: u64,
+}
 
 /// By which program it is counted what is sent.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +96,8 @@ enum Sends {
 pub(crate) struct Contention {
     ebpf: Ebpf,
     slots: u32,
+    /// CPUs besides one's own, where it is told who has those.
+    other_cpus: u32,
     generation: u32,
     config: Array<MapData, [u32; 2]>,
     group_map: HashMap<MapData, u64, u32>,
@@ -91,7 +118,9 @@ impl Contention {
             aya::util::nr_cpus().map_err(|(file, error)| failed(format!("{file}: {error}")))?;
         let mut loader = EbpfLoader::new();
         let v1_cpu = u32::from(v1_cpu);
+        let online = first_online();
         loader.override_global("v1_cpu", &v1_cpu, true);
+        loader.override_global("online", &online, true);
         loader.map_max_entries("rq_cpus", cpus as u32);
         loader.map_max_entries("rq_blame", slots + SLOT_0);
         loader.map_max_entries("rq_groups", slots.max(64));
@@ -103,6 +132,7 @@ impl Contention {
         let sends = load_sends(&mut ebpf, &btf).map_err(|error| chain(&error));
         Ok(Self {
             slots,
+            other_cpus: online.saturating_sub(1),
             generation: 0,
             config: objects::take(&mut ebpf, "rq_config")?,
             group_map: objects::take(&mut ebpf, "rq_groups")?,
@@ -125,7 +155,7 @@ impl Contention {
             return Ok(());
         }
         if !self.groups.values().any(|&used| used == slot) {
-            let zero = per_cpu([[0; MAX_VICTIMS]; 3], "rq_blame")?;
+            let zero = per_cpu([[0; MAX_VICTIMS]; 4], "rq_blame")?;
             self.blame.set(slot + SLOT_0, zero, 0).map_err(EbpfError::map("rq_blame"))?;
         }
         self.groups.insert(cgroup, slot);
@@ -210,30 +240,47 @@ impl Contention {
         let victim = self.victims.iter().position(|victim| *victim == slot);
         let unwatched = || EbpfError::Unavailable(format!("slot {slot} is not watched"));
         let victim = victim.ok_or_else(unwatched)?;
-        let (others_ns, others) = self.row(OTHERS, victim)?;
-        let (nobody_ns, nobody) = self.row(NOBODY, victim)?;
+        let (others, nobody) = (self.row(OTHERS, victim)?, self.row(NOBODY, victim)?);
         let mut behind_ns = BTreeMap::new();
-        let mut company = Company { slots: BTreeMap::new(), others, nobody };
+        let mut elsewhere = Elsewhere {
+            cpus: self.other_cpus,
+            slots_ns: BTreeMap::new(),
+            others_ns: others.elsewhere_ns,
+            nobody_ns: nobody.elsewhere_ns,
+        };
+        let mut company =
+            Company { slots: BTreeMap::new(), others: others.beside, nobody: nobody.beside };
         for used in self.groups.values() {
-            let (ns, beside) = self.row(used + SLOT_0, victim)?;
-            if ns > 0 {
-                behind_ns.insert(*used, ns);
+            let row = self.row(used + SLOT_0, victim)?;
+            if row.behind_ns > 0 {
+                behind_ns.insert(*used, row.behind_ns);
             }
-            if beside != Beside::default() {
-                company.slots.insert(*used, beside);
+            if row.elsewhere_ns > 0 {
+                elsewhere.slots_ns.insert(*used, row.elsewhere_ns);
+            }
+            if row.beside != Beside::default() {
+                company.slots.insert(*used, row.beside);
             }
         }
+        let (others_ns, nobody_ns) = (others.behind_ns, nobody.behind_ns);
         let company = self.sends.clone().map(|_| company);
-        Ok(Stood { behind_ns, others_ns, nobody_ns, company })
+        Ok(Stood { behind_ns, others_ns, nobody_ns, elsewhere, company })
     }
 
-    /// How long a victim stood behind those of a row, in nanoseconds, and what it did beside them.
-    fn row(&self, row: u32, victim: usize) -> Result<(u64, Beside), EbpfError> {
+    fn row(&self, row: u32, victim: usize) -> Result<Row, EbpfError> {
         let values = self.blame.get(&row, 0).map_err(EbpfError::map("rq_blame"))?;
         let add = |sum: u64, more: u64| sum.wrapping_add(more);
         let all = |of: usize| values.iter().map(|blame| blame[of][victim]).fold(0, add);
-        Ok((all(0), Beside { cpu_ns: all(1), sends: all(2) }))
+        let beside = Beside { cpu_ns: all(1), sends: all(2) };
+        Ok(Row { behind_ns: all(0), beside, elsewhere_ns: all(3) })
     }
+}
+
+/// CPUs that are online, if they are the first ones; else 0.
+fn first_online() -> u32 {
+    let cpus = aya::util::online_cpus().unwrap_or_default();
+    let first = cpus.iter().enumerate().all(|(place, cpu)| *cpu as usize == place);
+    if first { cpus.len() as u32 } else { 0 }
 }
 
 /// The program that counts what is sent.

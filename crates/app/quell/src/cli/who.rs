@@ -198,6 +198,7 @@ mod tests {
             experiments: 4,
             share_frac: 0.9,
             stood_frac: None,
+            elsewhere_frac: 0.0,
         };
         let report = report(Some(Cause::Neighbour), vec![culprit]);
         let text = told(&report);

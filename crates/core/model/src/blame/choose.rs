@@ -59,6 +59,10 @@ pub fn choose(
     set.into_iter().map(|index| candidates[index].suspect.clone()).collect()
 }
 
+/// A hypothesis of less weight disputes nothing: all 5,000 about pairs of a hundred suspects together are
+/// less than a look could tell.
+const LEAST_WEIGHT: f64 = 1e-8;
+
 /// What the hypotheses foretell of a growing set.
 struct Dispute {
     weights: Vec<f64>,
@@ -66,6 +70,8 @@ struct Dispute {
     foretold: Vec<f64>,
     /// By candidate: the hypotheses that hold it guilty, with the effect that it adds there.
     adds: Vec<Vec<(usize, f64)>>,
+    /// Mean and mean square of the effect of the set so far.
+    moments: (f64, f64),
 }
 
 impl Dispute {
@@ -75,15 +81,18 @@ impl Dispute {
             weights: guilt.weights().to_vec(),
             foretold: vec![0.0; guilt.hypotheses().len()],
             adds,
+            moments: (0.0, 0.0),
         }
     }
 
     /// The candidate that makes the set most disputed, and how disputed it is then. The first of
     /// equals, so that the choice is the same everywhere.
     fn best_addition(&self, set: &[usize]) -> Option<(usize, f64)> {
-        let (mean, square) = self.moments();
         let open = (0..self.adds.len()).filter(|i| !set.contains(i) && !self.adds[*i].is_empty());
-        let with = |index: usize| (index, self.variance_with(index, mean, square));
+        let with = |index: usize| {
+            let (mean, square) = self.moments_with(index);
+            (index, square - mean * mean)
+        };
         open.map(with).fold(None, |best: Option<(usize, f64)>, next| match best {
             Some(best) if best.1 >= next.1 => Some(best),
             _ => Some(next),
@@ -91,26 +100,21 @@ impl Dispute {
     }
 
     fn add(&mut self, candidate: usize) {
+        self.moments = self.moments_with(candidate);
         for (hypothesis, effect) in &self.adds[candidate] {
             self.foretold[*hypothesis] += effect;
         }
     }
 
-    fn moments(&self) -> (f64, f64) {
-        let each = self.weights.iter().zip(&self.foretold);
-        each.fold((0.0, 0.0), |(mean, square), (weight, foretold)| {
-            (mean + weight * foretold, square + weight * foretold * foretold)
-        })
-    }
-
     /// Only the hypotheses that hold the candidate guilty foretell something else with it.
-    fn variance_with(&self, candidate: usize, mut mean: f64, mut square: f64) -> f64 {
+    fn moments_with(&self, candidate: usize) -> (f64, f64) {
+        let (mut mean, mut square) = self.moments;
         for (hypothesis, effect) in &self.adds[candidate] {
             let (weight, before) = (self.weights[*hypothesis], self.foretold[*hypothesis]);
             mean += weight * effect;
             square += weight * effect * (2.0 * before + effect);
         }
-        square - mean * mean
+        (mean, square)
     }
 }
 
@@ -118,9 +122,11 @@ fn added(guilt: &Guilt, candidate: &Candidate) -> Vec<(usize, f64)> {
     let Some(place) = guilt.index(&candidate.suspect).filter(|_| candidate.cpus > 0.0) else {
         return Vec::new();
     };
+    let weights = guilt.weights();
     let effect =
         |index: usize| guilt.harm(index, place).map(|(harm, _)| (index, harm * candidate.cpus));
-    guilt.against(place).filter_map(effect).collect()
+    let counts = guilt.against(place).filter(|index| weights[*index] >= LEAST_WEIGHT);
+    counts.filter_map(effect).collect()
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@
 //! [`Guilt`]: super::Guilt
 
 use quell_types::{Beside, CompanyReading, Tenant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How company is weighed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,7 +152,8 @@ impl Company {
 
     /// Forgets those who are no suspects any more.
     pub fn keep(&mut self, suspects: &[Tenant]) {
-        self.suspects.retain(|tenant, _| suspects.contains(tenant));
+        let kept: BTreeSet<&Tenant> = suspects.iter().collect();
+        self.suspects.retain(|tenant, _| kept.contains(tenant));
     }
 
     /// Forgets what is known of one.

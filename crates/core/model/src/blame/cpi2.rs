@@ -75,13 +75,20 @@ pub struct Cpi2 {
     /// Weight, mean and mean square of the usual cost.
     usual: (f64, f64, f64),
     window: VecDeque<(Cpi2Sample, bool)>,
+    /// Those whose correlation was suspicious when it was last reckoned, and when that was.
+    suspected: Vec<(Tenant, f64)>,
+    reckoned: Option<Time>,
 }
+
+/// It is reckoned once in so many seconds: windows are minutes long.
+const RECKONED_S: f64 = 1.0;
 
 impl Cpi2 {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(params: Cpi2Params) -> Self {
-        Self { params, usual: (0.0, 0.0, 0.0), window: VecDeque::new() }
+        let (window, suspected) = (VecDeque::new(), Vec::new());
+        Self { params, usual: (0.0, 0.0, 0.0), window, suspected, reckoned: None }
     }
 
     /// Takes in a sample; those in which the victim hardly ran are passed over.
@@ -99,6 +106,23 @@ impl Cpi2 {
         while self.window.front().is_some_and(|(sample, _)| old(sample)) {
             self.window.pop_front();
         }
+        self.reckon(now);
+    }
+
+    /// Nobody is suspected without an anomaly; else the worst comes first.
+    fn reckon(&mut self, now: Time) {
+        if !self.anomaly() {
+            self.suspected.clear();
+            self.reckoned = None;
+            return;
+        }
+        if self.reckoned.is_some_and(|then| now.since(then).as_secs_f64() < RECKONED_S) {
+            return;
+        }
+        self.reckoned = Some(now);
+        let all = self.correlations().into_iter();
+        self.suspected = all.filter(|(_, c)| *c >= self.params.suspicion).collect();
+        self.suspected.sort_by(|a, b| b.1.total_cmp(&a.1));
     }
 
     /// The cost above which a sample is an outlier; none before the usual cost is known.
@@ -145,14 +169,8 @@ impl Cpi2 {
 
     /// Those who are suspected: their correlation, worst first. Nobody without an anomaly.
     #[must_use]
-    pub fn suspected(&self) -> Vec<(Tenant, f64)> {
-        if !self.anomaly() {
-            return Vec::new();
-        }
-        let all = self.correlations().into_iter();
-        let mut suspected: Vec<_> = all.filter(|(_, c)| *c >= self.params.suspicion).collect();
-        suspected.sort_by(|a, b| b.1.total_cmp(&a.1));
-        suspected
+    pub fn suspected(&self) -> &[(Tenant, f64)] {
+        &self.suspected
     }
 
     fn learn(&mut self, cost: f64) {

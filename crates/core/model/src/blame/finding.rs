@@ -141,6 +141,9 @@ pub struct Culprit {
     /// while it ran in their place; none where it is not accused of that.
     #[serde(default)]
     pub stood_frac: Option<f64>,
+    /// The same for its part in what they stood behind others, while it had another CPU and none was idle.
+    #[serde(default)]
+    pub elsewhere_frac: f64,
 }
 
 /// What is known of one victim.

@@ -5,6 +5,7 @@ mod beside;
 use super::hypothesis::{Hypothesis, Seen};
 use super::normal::probability_below;
 use quell_types::{Tenant, Time};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// What is assumed before anything is measured.
@@ -85,12 +86,15 @@ pub struct Belief {
 pub struct Guilt {
     params: GuiltParams,
     suspects: Vec<Tenant>,
+    places: BTreeMap<Tenant, usize>,
     experiments: Vec<u32>,
     /// Nobody, then each suspect alone, then pairs in the order of their members.
     hypotheses: Vec<Hypothesis>,
-    /// Of the hypotheses, summing to 1: reckoned once each time they change, since asking about
-    /// every suspect is what is done most.
-    weights: Vec<f64>,
+    /// Whether anything was measured: else there is nothing that could grow old.
+    learned: bool,
+    /// Of the hypotheses, summing to 1: reckoned once after they changed, when it is asked for, since asking
+    /// about every suspect is what is done most.
+    weights: OnceCell<Vec<f64>>,
     /// ln of how many times as likely others' word makes a suspect's guilt, in the suspects' order;
     /// empty where nobody said anything.
     hearsay_ln: Vec<f64>,
@@ -106,15 +110,16 @@ impl Guilt {
         let mut guilt = Self {
             params,
             suspects: Vec::new(),
+            places: BTreeMap::new(),
             experiments: Vec::new(),
             hypotheses: Vec::new(),
-            weights: Vec::new(),
+            learned: false,
+            weights: OnceCell::new(),
             hearsay_ln: Vec::new(),
             company: Vec::new(),
             time: None,
         };
         guilt.hypotheses = guilt.assumed(0);
-        guilt.weigh();
         guilt
     }
 
@@ -124,12 +129,15 @@ impl Guilt {
         if self.suspects == suspects {
             return;
         }
+        let places = suspects.iter().cloned().enumerate().map(|(at, s)| (s, at)).collect();
+        let before: Vec<Option<usize>> = suspects.iter().map(|s| self.index(s)).collect();
+        let now = |s: &Tenant| BTreeMap::get(&places, s).copied();
+        let after: Vec<Option<usize>> = self.suspects.iter().map(now).collect();
         let mut hypotheses = self.assumed(suspects.len());
         for new in &mut hypotheses {
-            let old: Vec<usize> =
-                new.members().iter().filter_map(|m| self.index(&suspects[*m])).collect();
+            let old: Vec<usize> = new.members().iter().filter_map(|m| before[*m]).collect();
             if let Some(from) = self.find(&old) {
-                new.inherit(from, |m| suspects.iter().position(|s| *s == self.suspects[m]));
+                new.inherit(from, |m| after[m]);
             }
         }
         let seen = |s: &Tenant| self.index(s).map_or(0, |index| self.experiments[index]);
@@ -141,6 +149,7 @@ impl Guilt {
         self.company.clear();
         self.hypotheses = hypotheses;
         self.suspects = suspects.to_vec();
+        self.places = places;
         self.level();
     }
 
@@ -160,7 +169,7 @@ impl Guilt {
         let all = if all.iter().all(|ln| *ln == 0.0) { Vec::new() } else { all };
         if all != self.hearsay_ln {
             self.hearsay_ln = all;
-            self.weigh();
+            self.weights.take();
         }
     }
 
@@ -169,7 +178,7 @@ impl Guilt {
     pub fn unheard_frac(&self, suspect: &Tenant) -> f64 {
         let Some(index) = self.index(suspect) else { return 1.0 };
         let Some(ln) = self.hearsay_ln.get(index).filter(|ln| **ln != 0.0) else { return 1.0 };
-        let guilt: f64 = self.against(index).map(|place| self.weights[place]).sum();
+        let guilt: f64 = self.against(index).map(|place| self.weights()[place]).sum();
         // Every hypothesis that holds it guilty has the same factor, so odds have it too.
         1.0 / (guilt + (1.0 - guilt) * libm::exp(*ln))
     }
@@ -178,7 +187,6 @@ impl Guilt {
     pub fn fade(&mut self, now: Time) {
         if self.time.is_none_or(|then| then < now) {
             self.grow_old(now);
-            self.weigh();
         }
     }
 
@@ -186,6 +194,10 @@ impl Guilt {
         // A measurement may speak of a moment before the last sample.
         let then = self.time.unwrap_or(now);
         self.time = Some(then.max(now));
+        if !self.learned {
+            return;
+        }
+        self.weights.take();
         let share = libm::exp(-now.since(then).as_secs_f64() / self.params.memory_s);
         for hypothesis in &mut self.hypotheses {
             hypothesis.fade(share, &self.params);
@@ -198,9 +210,9 @@ impl Guilt {
         self.grow_old(measurement.time);
         let (doses, strangers) = self.doses(measurement);
         if doses.iter().all(|dose| *dose == 0.0) || !measurement.ln_slowdown.is_finite() {
-            self.weigh();
             return;
         }
+        self.learned = true;
         let params = &self.params;
         let innocent = params.innocent_sd * params.innocent_sd;
         let small: f64 = doses.iter().map(|dose| dose * dose * innocent).sum();
@@ -222,7 +234,7 @@ impl Guilt {
         let index = self.index(suspect)?;
         let (mut guilt, mut mean, mut square) = (0.0, 0.0, 0.0);
         for place in self.against(index) {
-            let weight = self.weights[place];
+            let weight = self.weights()[place];
             let Some((harm, variance)) = self.harm(place, index) else { continue };
             guilt += weight;
             mean += weight * harm;
@@ -247,7 +259,7 @@ impl Guilt {
         let prior = |h: &Hypothesis| libm::exp(h.prior_ln);
         let at_first: f64 = self.against(index).map(|place| prior(&self.hypotheses[place])).sum();
         let all: f64 = self.hypotheses.iter().map(prior).sum();
-        let now: f64 = self.against(index).map(|place| self.weights[place]).sum();
+        let now: f64 = self.against(index).map(|place| self.weights()[place]).sum();
         let odds = |guilt: f64, all: f64| guilt / (all - guilt).max(f64::MIN_POSITIVE);
         libm::log(odds(now, 1.0).max(f64::MIN_POSITIVE) / odds(at_first, all))
     }
@@ -261,7 +273,7 @@ impl Guilt {
         let more = self.against(index).filter_map(|place| {
             let (harm, variance) = self.harm(place, index)?;
             let sd = libm::sqrt(variance).max(f64::MIN_POSITIVE);
-            Some(self.weights[place] * probability_below((harm - least_ln / cpus) / sd))
+            Some(self.weights()[place] * probability_below((harm - least_ln / cpus) / sd))
         });
         more.sum()
     }
@@ -293,18 +305,18 @@ impl Guilt {
 
     /// Weights that sum to 1, in the order of the hypotheses; the first is that of nobody.
     pub(super) fn weights(&self) -> &[f64] {
-        &self.weights
+        self.weights.get_or_init(|| self.weigh())
     }
 
-    fn weigh(&mut self) {
+    fn weigh(&self) -> Vec<f64> {
         let said = |h: &Hypothesis| -> f64 {
             h.members().iter().filter_map(|member| self.hearsay_ln.get(*member)).sum()
         };
         let ln = |h: &Hypothesis| h.weight_ln + said(h) + self.accused_ln(h);
-        let weights: Vec<f64> = self.hypotheses.iter().map(|h| libm::exp(ln(h))).collect();
-        self.weights = weights;
-        let sum: f64 = self.weights.iter().sum();
-        self.weights.iter_mut().for_each(|weight| *weight /= sum);
+        let mut weights: Vec<f64> = self.hypotheses.iter().map(|h| libm::exp(ln(h))).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+        weights
     }
 
     /// Places of the hypotheses that hold a suspect guilty, rising.
@@ -327,7 +339,7 @@ impl Guilt {
     }
 
     pub(super) fn index(&self, suspect: &Tenant) -> Option<usize> {
-        self.suspects.iter().position(|s| s == suspect)
+        self.places.get(suspect).copied()
     }
 
     /// All hypotheses about so many suspects as they are before any evidence.
@@ -373,7 +385,7 @@ impl Guilt {
         for hypothesis in &mut self.hypotheses {
             hypothesis.weight_ln -= greatest;
         }
-        self.weigh();
+        self.weights.take();
     }
 }
 

@@ -101,7 +101,8 @@ impl Hypothesis {
         let usual = (1.0 - params.outlier_frac) * density(off, known + noise);
         let wild = params.outlier_frac * density(off, known + wide);
         let shown = (1.0 - seen.void_frac) * (usual + wild);
-        let void = seen.void_frac * density(seen.ln, noise);
+        let may_be_void = seen.void_frac > 0.0;
+        let void = if may_be_void { seen.void_frac * density(seen.ln, noise) } else { 0.0 };
         self.weight_ln += libm::log((shown + void).max(f64::MIN_POSITIVE));
         let in_time = shown / (shown + void).max(f64::MIN_POSITIVE);
         let trust = usual / (usual + wild).max(f64::MIN_POSITIVE);

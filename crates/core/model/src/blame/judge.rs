@@ -62,7 +62,7 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
         stood.iter().map(|stood| (stood.workload.clone(), stood.manner)).collect();
     let mut culprits = accused(evidence, stood, params);
     rank(&mut culprits);
-    let slowdown = slowdown(&culprits);
+    let slowdown = slowdown(&culprits, waiting);
     share(&mut culprits, slowdown, waiting);
     let waits = waiting.own_and_others_ln().1 >= params.least_wait_ln;
     let shares = |c: &Culprit| {
@@ -145,11 +145,15 @@ fn accused(evidence: &Evidence<'_>, stood: Vec<Stood>, params: &FindingParams) -
     culprits
 }
 
-/// All of them together. What latency alone shows is the same waiting once more.
-fn slowdown(culprits: &[Culprit]) -> f64 {
+/// All of them together. What latency alone shows is the same waiting once more; and several may have to
+/// do with the same waiting, which is there once.
+fn slowdown(culprits: &[Culprit], waiting: &Waiting) -> f64 {
     let shown = |c: &Culprit| c.resource == Resource::Memory || c.stood_frac.is_some();
     let any_shown = culprits.iter().any(shown);
-    culprits.iter().filter(|c| !any_shown || shown(c)).map(|c| c.slowdown).product()
+    let counts = culprits.iter().filter(|c| !any_shown || shown(c));
+    let (stood, rest): (Vec<_>, Vec<_>) = counts.partition(|c| c.stood_frac.is_some());
+    let factor = |of: Vec<&Culprit>| of.iter().map(|c| c.slowdown).product::<f64>();
+    factor(rest) * factor(stood).min(libm::exp(waiting.own_and_others_ln().1))
 }
 
 /// What such guilt says of a suspect that uses so many CPUs, where all together do so much harm.
@@ -184,6 +188,7 @@ pub(super) fn culprit(
         harm_ln_per_cpu: belief.harm,
         experiments: belief.experiments,
         stood_frac: None,
+        elsewhere_frac: 0.0,
     })
 }
 
@@ -201,6 +206,7 @@ fn stood_behind(evidence: &Evidence<'_>, stood: Vec<Stood>) -> Vec<Culprit> {
         },
         experiments: evidence.latency.belief(&stood.workload).map_or(0, |b| b.experiments),
         stood_frac: Some(stood.crowding.stood_frac),
+        elsewhere_frac: stood.crowding.elsewhere_frac,
         workload: stood.workload,
     };
     stood.into_iter().map(one).collect()
@@ -226,6 +232,7 @@ fn crowding(
         harm_ln_per_cpu: belief.harm,
         experiments: belief.experiments,
         stood_frac: None,
+        elsewhere_frac: 0.0,
     })
 }
 
@@ -247,6 +254,7 @@ fn by_signs(
         harm_ln_per_cpu: 0.0,
         experiments: 0,
         stood_frac: None,
+        elsewhere_frac: 0.0,
     }
 }
 
@@ -297,9 +305,16 @@ fn strangers(waiting: &Waiting, params: &FindingParams) -> Option<String> {
 fn in_words(culprit: &Culprit) -> String {
     let Culprit { workload, confidence, resource, slowdown, experiments, .. } = culprit;
     if let Some(frac) = culprit.stood_frac {
+        let elsewhere = match 100.0 * culprit.elsewhere_frac {
+            percent if percent >= 0.5 => {
+                format!(", and {percent:.0} % more since it kept another CPU and none was idle,")
+            }
+            _ => ",".into(),
+        };
         return format!(
             "the victim's threads stood {:.0} % of the time in which they could run behind \
-             {workload}, which makes its requests {slowdown:.2} times as long (certain to {:.1} %)",
+             {workload}{elsewhere} which makes its requests {slowdown:.2} times as long (certain to \
+             {:.1} %)",
             100.0 * frac,
             100.0 * confidence
         );

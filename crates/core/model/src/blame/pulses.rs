@@ -74,7 +74,7 @@ use super::measure::{MeasureParams, Measurer, Signal};
 use crate::inflation::InflationParams;
 use level::Level;
 use quell_types::{Tenant, Time};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// What counts as a slow moment, and what looks in it are worth.
@@ -218,8 +218,9 @@ impl Pulses {
     pub fn keep(&mut self, suspects: &[Tenant]) {
         self.guilt.keep(suspects);
         self.hints.keep(suspects);
-        self.usual.retain(|tenant, _| suspects.contains(tenant));
-        self.height.retain(|tenant, _| suspects.contains(tenant));
+        let kept: BTreeSet<&Tenant> = suspects.iter().collect();
+        self.usual.retain(|tenant, _| kept.contains(tenant));
+        self.height.retain(|tenant, _| kept.contains(tenant));
     }
 
     /// Begins anew with one of them.

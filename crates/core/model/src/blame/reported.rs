@@ -90,6 +90,7 @@ mod tests {
             harm_ln_per_cpu: 0.5,
             experiments: 3,
             stood_frac: None,
+            elsewhere_frac: 0.0,
         };
         let culprits: Vec<Culprit> = resource.into_iter().map(culprit).collect();
         Finding { slowdown: 1.3, cause: Cause::Neighbour, culprits, evidence: vec!["held".into()] }

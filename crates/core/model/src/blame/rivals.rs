@@ -196,7 +196,7 @@ pub fn parts<'a>(
     waiting: &Waiting,
     suspects: impl Iterator<Item = &'a Tenant>,
 ) -> Vec<(Tenant, f64)> {
-    let of = |one: &'a Tenant| Some((one.clone(), waiting.crowding(one, 0.0)?.used_cpus));
+    let of = |one: &'a Tenant| Some((one.clone(), waiting.used_cpus(one)?));
     let mut all: Vec<(Tenant, f64)> = suspects.filter_map(of).filter(|(_, c)| *c > 0.0).collect();
     let whole_cpus: f64 = all.iter().map(|(_, cpus)| cpus).sum();
     all.iter_mut().for_each(|(_, part)| *part /= whole_cpus);

@@ -15,7 +15,8 @@
 //! slowdown  = 1 + sum of all x          effect(s) = ln(slowdown) * x(s) / sum of all x
 //! ```
 //!
-//! so that the effects of all add up to ln of the slowdown, as harm does elsewhere in this model.
+//! so that the effects of all whom it stands behind add up to ln of the slowdown, as harm does elsewhere
+//! in this model.
 //! Windows are the samples. How large an effect is, their mean x says. How sure it is, the effects in
 //! single windows say, each in ln, by their mean and its deviation. A queue that is long now and then
 //! makes x scatter by many times its mean, always upwards: by x itself, the worse somebody harms the
@@ -23,6 +24,9 @@
 //! on either side of the question. Added up over all, means of ln lie below ln of the mean (Jensen),
 //! so what is shown by them holds of the whole all the more. Before the first window a few without
 //! any wait are assumed, so that one burst convinces nobody.
+//!
+//! Who keeps another CPU busy makes the victim stand as well, if none is idle: he has an equal part in it
+//! with all who have a CPU (`waiting/elsewhere.rs`), even where it stands behind others.
 //!
 //! To stand behind somebody is no proof of guilt: who takes his turn and sleeps makes others wait as
 //! well. So what a suspect *asks for* is followed too: the CPUs that it uses and its threads that
@@ -38,10 +42,12 @@
 //!
 //! Source: issue "Name the polluter and limit only it" (who made the service wait).
 
+mod elsewhere;
 mod sums;
 
 use super::normal::probability_below;
-use quell_types::{Tenant, Waits};
+use elsewhere::Presence;
+use quell_types::{Elsewhere, Tenant, Waits};
 use std::collections::BTreeMap;
 use sums::{Relieved, Sums};
 
@@ -110,6 +116,8 @@ pub struct Crowding {
     /// Of the time in which the victim's threads could run, the share for which they stood behind
     /// it.
     pub stood_frac: f64,
+    /// The same for its part in what they stood behind others while it had another CPU, and none was idle.
+    pub elsewhere_frac: f64,
     /// CPUs that it used while it did this.
     pub used_cpus: f64,
     /// These, and threads of it that stood.
@@ -161,6 +169,9 @@ impl Waiting {
     /// From now on these are the suspects. To stand behind anybody else counts as waiting of which
     /// nobody is suspected.
     pub fn keep(&mut self, suspects: &[Tenant]) {
+        if self.suspects.keys().eq(suspects) {
+            return;
+        }
         self.suspects.retain(|tenant, _| suspects.contains(tenant));
         for suspect in suspects {
             self.suspects.entry(suspect.clone()).or_default();
@@ -195,6 +206,7 @@ impl Waiting {
         for (tenant, threads) in waits.behind.iter().filter(|(_, threads)| **threads > 0.0) {
             *self.open.behind.entry(tenant.clone()).or_default() += threads * seconds * here;
         }
+        self.see_elsewhere(&waits.elsewhere, seconds * here);
         for (tenant, demand) in demands {
             let (sum, known_s) = self.demands.entry(tenant.clone()).or_default();
             sum.used_cpus += demand.used_cpus * seconds;
@@ -204,6 +216,16 @@ impl Waiting {
         let full = self.open.running >= self.params.window_cpu_s;
         if full || self.open.seconds >= self.params.longest_window_s {
             self.close();
+        }
+    }
+
+    fn see_elsewhere(&mut self, seen: &Elsewhere, seconds: f64) {
+        let open = &mut self.open.elsewhere;
+        open.cpus = seen.cpus;
+        open.others += seen.others * seconds;
+        open.nobody += seen.nobody * seconds;
+        for (tenant, threads) in seen.tenants.iter().filter(|(_, threads)| **threads > 0.0) {
+            *open.tenants.entry(tenant.clone()).or_default() += threads * seconds;
         }
     }
 
@@ -277,15 +299,18 @@ impl Waiting {
         let strangers = window.behind.iter().filter(|(name, _)| !self.suspects.contains_key(*name));
         let others = window.others + strangers.map(|(_, stood)| stood).sum::<f64>();
         self.others = self.others * share + ratio(others);
-        let of = |tenant: &Tenant| ratio(window.behind.get(tenant).copied().unwrap_or(0.0));
-        let all = self.suspects.keys().map(of).sum::<f64>() + ratio(others);
+        let behind = |tenant: &Tenant| window.behind.get(tenant).copied().unwrap_or(0.0);
+        let all = self.suspects.keys().map(|t| ratio(behind(t))).sum::<f64>() + ratio(others);
+        let presence = Presence::new(&window.elsewhere);
         for (tenant, sums) in &mut self.suspects {
-            let x = of(tenant);
+            let stood = behind(tenant);
+            let x = ratio(presence.part(tenant, stood));
             let demand = demands.get(tenant).map(|(sum, seconds)| {
                 let mean = |cpu_s: f64| (cpu_s / seconds).min(1e6);
                 Demand { used_cpus: mean(sum.used_cpus), asked_cpus: mean(sum.asked_cpus) }
             });
-            sums.add(share, (x, effect_ln(x, all)), demand, self.params.awake_cpus);
+            let effect_ln = effect_ln(x, all);
+            sums.add(share, (ratio(stood), x, effect_ln), demand, self.params.awake_cpus);
             sums.age(window.seconds, self.params.relief_memory_s);
         }
     }
@@ -312,15 +337,23 @@ impl Waiting {
         (effect_ln(x, all), x / (1.0 + all))
     }
 
+    /// CPUs that a suspect uses; none if it is not one or nothing was seen.
+    #[must_use]
+    pub fn used_cpus(&self, suspect: &Tenant) -> Option<f64> {
+        let sums = self.suspects.get(suspect).filter(|_| self.weight > 0.0)?;
+        Some(sums.mean_demand(sums.used_cpus))
+    }
+
     /// What a suspect does; none if it is not one or nothing was seen.
     #[must_use]
     pub fn crowding(&self, suspect: &Tenant, least_ln: f64) -> Option<Crowding> {
         let sums = self.suspects.get(suspect).filter(|_| self.weight > 0.0)?;
-        let (x, all) = (self.mean(sums.ratio), self.all());
+        let (x, stood, all) = (self.mean(sums.ratio), self.mean(sums.stood), self.all());
         let nothing = Crowding {
             effect_ln: 0.0,
             confidence: 0.0,
             stood_frac: 0.0,
+            elsewhere_frac: 0.0,
             used_cpus: sums.mean_demand(sums.used_cpus),
             asked_cpus: sums.mean_demand(sums.asked_cpus),
             awake_frac: sums.mean_demand(sums.awake),
@@ -339,14 +372,15 @@ impl Waiting {
         Some(Crowding {
             effect_ln: effect_ln(x, all),
             confidence: probability_below((usual_ln - least_ln) / sd),
-            stood_frac: x / (1.0 + all),
+            stood_frac: stood / (1.0 + all),
+            elsewhere_frac: (x - stood) / (1.0 + all),
             ..nothing
         })
     }
 
-    /// Sum of all x.
+    /// All that was stood behind others.
     fn all(&self) -> f64 {
-        let suspects: f64 = self.suspects.values().map(|sums| self.mean(sums.ratio)).sum();
+        let suspects: f64 = self.suspects.values().map(|sums| self.mean(sums.stood)).sum();
         suspects + self.mean(self.others)
     }
 

@@ -131,8 +131,11 @@ impl Who {
         let mut saved: BTreeMap<Tenant, f64> = BTreeMap::new();
         for victim in self.victims.values() {
             let rivals = victim.rivals(true);
+            if rivals.is_empty() {
+                continue;
+            }
             let looks = saved_for(&rivals);
-            for (tenant, _) in victim.parts().into_iter().filter(|_| !rivals.is_empty()) {
+            for (tenant, _) in victim.parts() {
                 let of = saved.entry(tenant).or_default();
                 *of = of.max(looks);
             }
@@ -173,6 +176,9 @@ fn plan(
     let open = rivals.iter().filter(|rival| !rival.relieved);
     let (mut tried, new): (Vec<&Rival>, Vec<&Rival>) = open.partition(|r| r.tried.is_some());
     tried.retain(|rival| !is_waiting(rival));
+    if (if again { &tried } else { &new }).is_empty() {
+        return None;
+    }
     let ago_s = |rival: &Rival| rival.tried.map_or(0.0, |(ago_s, _)| ago_s);
     tried.sort_by(|a, b| ago_s(b).total_cmp(&ago_s(a)));
     let parts = victim.parts();

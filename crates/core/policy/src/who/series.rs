@@ -156,6 +156,7 @@ mod tests {
             harm_ln_per_cpu: 0.5,
             experiments: 3,
             stood_frac: None,
+            elsewhere_frac: 0.0,
         };
         let culprits = vec![culprit("jobs"), culprit("calm")];
         let mut finding =

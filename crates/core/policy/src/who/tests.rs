@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{GROUPS, World, observe, setup};
 use quell_model::blame::{Cause, Resource, Standing};
-use quell_types::{ExperimentTrace, Fraction, Waits};
+use quell_types::{Elsewhere, ExperimentTrace, Fraction, Setting, Waits};
 
 fn world(culprits: &[(&str, f64)], seed: u64) -> World<Who> {
     World::new(Who::new(WhoParams::default()), culprits, seed)
@@ -134,6 +134,37 @@ fn who_has_the_cpu_is_named_without_requests_or_freezer() {
     assert_eq!(found, [("spin", Standing::Named)], "who sleeps shares the CPU: {finding:?}");
     assert!(finding.evidence.iter().any(|told| told.contains("shared with nap")), "{finding:?}");
     assert_eq!((finding.cause, finding.culprits[0].resource), (Cause::Neighbour, Resource::Cpu));
+}
+
+/// Ten seconds in which a service stands behind two who sleep, while a loop has the other CPU; nobody can
+/// be held. `idle`: it is of the idle class.
+fn displaced(idle: bool) -> Finding {
+    let names = ["loop", "nap", "doze"];
+    let setup = names.iter().fold(setup(2).service("web", 10.0, 4000.0), |s, name| s.batch(name));
+    let setup = setup.without(|knob| matches!(knob, Knob::Frozen { .. })).build();
+    let mut who = Who::new(WhoParams::default());
+    let tenants = [("loop".into(), 0.5)].into();
+    let elsewhere = Elsewhere { cpus: 1, tenants, ..Elsewhere::default() };
+    let behind = [("nap".into(), 0.25), ("doze".into(), 0.25)].into();
+    let waits = Waits { seconds: 0.25, running: 0.4, behind, elsewhere, ..Waits::default() };
+    for step in 0..40 {
+        let seen = observe(&setup, 0.25 * f64::from(step)).qps("web", 500.0).cpu("web", 0.4);
+        let seen = seen.cpu("loop", 0.9).cpu("nap", 0.3).cpu("doze", 0.3);
+        let seen = seen.of_batch("loop", |b| b.standing = Ok(0.1));
+        let seen = seen.knob(Knob::CpuIdle { tenant: "loop".into() }, Setting::Flag(idle));
+        who.step(&setup, &seen.of("web", |s| s.waits = Ok(waits.clone())).done());
+    }
+    who.findings()[&"web".into()].clone()
+}
+
+#[test]
+fn who_keeps_the_other_cpu_is_named_though_the_service_stands_behind_those_who_sleep() {
+    let finding = displaced(false);
+    assert_eq!(named(&finding), ["loop"], "{finding:?}");
+    assert!(finding.evidence[0].contains("since it kept another CPU"), "{finding:?}");
+    assert!((finding.slowdown - 2.2).abs() < 0.1, "what is stood counts once: {finding:?}");
+    let idle = displaced(true);
+    assert_eq!(named(&idle), Vec::<String>::new(), "it would make room: {idle:?}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What is known about one service's suffering.
 
 mod company;
+mod elsewhere;
 
 use super::look::{held_back, is_held_back};
+use elsewhere::without_idle;
 use quell_model::blame::{
     Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
     Evidence, Felt, Finding, FindingParams, Guilt, GuiltParams, MeasureParams, Measurer,
@@ -209,7 +211,7 @@ impl Victim {
             return;
         };
         let steal_frac = seen.host.steal.as_ref().map_or(0.0, |steal| steal.0);
-        self.waiting.see(waits, &demands(seen, held), steal_frac);
+        self.waiting.see(&without_idle(waits, seen), &demands(seen, held), steal_frac);
     }
 
     /// Whether nobody is named for the CPU of whom it was not seen what he wants, however long that takes.
@@ -304,7 +306,7 @@ impl Victim {
         let correlated = self.cpi2.suspected();
         let (work, latency) = (&self.work.guilt, &self.latency.guilt);
         let waiting = &self.waiting;
-        let evidence = Evidence { work, latency, cpus, correlated: &correlated, lockers, waiting };
+        let evidence = Evidence { work, latency, cpus, correlated, lockers, waiting };
         let mut finding = judge(&evidence, &signs, &self.params);
         self.pulses.tell(&mut finding, &self.params);
         self.tell_company(&mut finding);

@@ -119,6 +119,9 @@ fn counters(reading: &mut TenantReading, mut change: impl FnMut(&mut u64)) {
         change(&mut waits.own_ns);
         change(&mut waits.others_ns);
         change(&mut waits.nobody_ns);
+        waits.elsewhere.tenants_ns.values_mut().for_each(&mut change);
+        change(&mut waits.elsewhere.others_ns);
+        change(&mut waits.elsewhere.nobody_ns);
     }
     if let Ok(company) = &mut reading.company {
         let ends = [&mut company.others, &mut company.nobody];

@@ -273,6 +273,12 @@ fn since(mut now: TenantReading, base: &TenantReading) -> TenantReading {
         }
         now.own_ns = now.own_ns.saturating_sub(base.own_ns);
         now.nobody_ns = now.nobody_ns.saturating_sub(base.nobody_ns);
+        let (now, base) = (&mut now.elsewhere, &base.elsewhere);
+        for (tenant, ns) in &mut now.tenants_ns {
+            *ns = ns.saturating_sub(base.tenants_ns.get(tenant).copied().unwrap_or(0));
+        }
+        now.others_ns = now.others_ns.saturating_sub(base.others_ns);
+        now.nobody_ns = now.nobody_ns.saturating_sub(base.nobody_ns);
     }
     if let (Ok(now), Ok(base)) = (&mut now.requests, &base.requests) {
         now.requests = now.requests.saturating_sub(base.requests);

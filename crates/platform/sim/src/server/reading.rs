@@ -3,9 +3,9 @@
 use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
-    BandwidthReading, Beside, Celsius, CompanyReading, CpuTimes, Gap, HostReading, Link,
-    LinkReading, Pressure, Reading, RequestReading, Sample, Tenant, TenantReading, Throttling,
-    Time, WaitReading, Watts,
+    BandwidthReading, Beside, Celsius, CompanyReading, CpuTimes, ElsewhereReading, Gap,
+    HostReading, Link, LinkReading, Pressure, Reading, RequestReading, Sample, Tenant,
+    TenantReading, Throttling, Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,7 +170,23 @@ impl Body {
             own_ns: stood[group],
             others_ns: 0,
             nobody_ns: *nobody_ns,
+            elsewhere: self.elsewhere(group),
         })
+    }
+
+    /// Who had the other CPUs meanwhile.
+    fn elsewhere(&self, group: usize) -> ElsewhereReading {
+        let [ran @ .., nobody_ns] = &self.world.groups[group].elsewhere_ns[..] else {
+            return ElsewhereReading::default();
+        };
+        let each = self.tenants.iter().zip(ran).enumerate();
+        let others = each.filter(|(row, (_, ns))| *row != group && **ns > 0);
+        ElsewhereReading {
+            cpus: self.world.cpus.len() as u32 - 1,
+            tenants_ns: others.map(|(_, (name, ns))| (name.clone(), *ns)).collect(),
+            others_ns: ran[group],
+            nobody_ns: *nobody_ns,
+        }
     }
 
     /// What a service did beside whom; a gap for batch.

@@ -49,6 +49,9 @@ pub(crate) struct Group {
     /// Nanoseconds that its threads stood in a queue behind each group, by group; the last is for
     /// CPUs on which nobody ran. Kept for services; empty for batch.
     pub(crate) stood_ns: Vec<u64>,
+    /// Of that behind other groups, by the group that had another CPU meanwhile, one taken after the
+    /// other; only while it may use all of them.
+    pub(crate) elsewhere_ns: Vec<u64>,
     /// Bytes moved between cache and memory.
     pub(crate) traffic_bytes: f64,
     /// Bytes sent without a link of ours.
@@ -82,6 +85,7 @@ impl Group {
             waited_ns: 0,
             run_queue: LogHistogram::new(),
             stood_ns: Vec::new(),
+            elsewhere_ns: Vec::new(),
             traffic_bytes: 0.0,
             egress_bytes: 0.0,
             instructions: 0.0,

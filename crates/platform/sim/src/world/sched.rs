@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Puts down behind whom the queue of a CPU stood since the last look: behind the group of who
-    /// runs there.
+    /// runs there; and who had another CPU meanwhile, if that is somebody else's.
     pub(super) fn settle_queue(&mut self, cpu: usize) {
         let state = &mut self.cpus[cpu];
         let passed = self.now - std::mem::replace(&mut state.stood_since, self.now);
@@ -69,13 +69,30 @@ impl World {
             return;
         }
         let running = self.cpus[cpu].current.map(|thread| self.threads[thread].group);
+        let elsewhere = self.running_elsewhere(cpu);
+        let all = self.cpus.len();
         for thread in &self.cpus[cpu].queue {
-            let stood = &mut self.groups[self.threads[*thread].group].stood_ns;
-            let row = running.or(stood.len().checked_sub(1));
-            if let Some(ns) = row.and_then(|row| stood.get_mut(row)) {
-                *ns += passed;
+            let group = self.threads[*thread].group;
+            let of = &mut self.groups[group];
+            let Some(nobody) = of.stood_ns.len().checked_sub(1) else { continue };
+            let add = |sums: &mut [u64], row: Option<usize>| {
+                if let Some(ns) = sums.get_mut(row.unwrap_or(nobody)) {
+                    *ns += passed;
+                }
+            };
+            add(&mut of.stood_ns, running);
+            let behind_others = running.is_some_and(|running| running != group);
+            if behind_others && all > 1 && of.cpus.len_up_to(all) == all {
+                add(&mut of.elsewhere_ns, elsewhere);
             }
         }
+    }
+
+    /// The group of who runs on another CPU: as many as there are, one is asked after the other.
+    fn running_elsewhere(&mut self, cpu: usize) -> Option<usize> {
+        self.asked = (self.asked + 1) % (self.cpus.len() - 1).max(1);
+        let other = (cpu + 1 + self.asked) % self.cpus.len();
+        self.cpus[other].current.map(|thread| self.threads[thread].group)
     }
 
     /// Puts a thread on a free CPU.

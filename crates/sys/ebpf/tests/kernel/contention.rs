@@ -3,7 +3,7 @@
 //! with what would be fair.
 
 use crate::common::{Cgroup, Process, Redis, eventually, in_groups, probes_with};
-use quell_ebpf::{CgroupIds, Company, EbpfError, MAX_VICTIMS, Probes, Stood};
+use quell_ebpf::{CgroupIds, Company, EbpfError, Elsewhere, MAX_VICTIMS, Probes, Stood};
 use quell_types::Beside;
 use std::fs;
 
@@ -69,6 +69,22 @@ fn all(stood: &Stood) -> f64 {
     (groups + stood.others_ns + stood.nobody_ns) as f64
 }
 
+/// Who had the other CPUs between two looks.
+fn between(old: &Elsewhere, new: &Elsewhere) -> Elsewhere {
+    let less = |slot: &u32| old.slots_ns.get(slot).copied().unwrap_or(0);
+    Elsewhere {
+        cpus: new.cpus,
+        slots_ns: new.slots_ns.iter().map(|(slot, ns)| (*slot, ns - less(slot))).collect(),
+        others_ns: new.others_ns - old.others_ns,
+        nobody_ns: new.nobody_ns - old.nobody_ns,
+    }
+}
+
+fn all_elsewhere(elsewhere: &Elsewhere) -> f64 {
+    let groups: u64 = elsewhere.slots_ns.values().sum();
+    (groups + elsewhere.others_ns + elsewhere.nobody_ns) as f64
+}
+
 /// What was stood, and what each of these groups ran and waited, while the first ran for so long.
 fn while_running(probes: &Probes, groups: &[&Cgroup], ns: u64) -> (Stood, Vec<[f64; 2]>) {
     let look = || (stood(probes), groups.iter().map(|g| kernel_says(g)).collect::<Vec<_>>());
@@ -83,6 +99,7 @@ fn while_running(probes: &Probes, groups: &[&Cgroup], ns: u64) -> (Stood, Vec<[f
         behind_ns: after.behind_ns.iter().map(|(slot, ns)| (*slot, ns - less(slot))).collect(),
         others_ns: after.others_ns - before.others_ns,
         nobody_ns: after.nobody_ns - before.nobody_ns,
+        elsewhere: between(&before.elsewhere, &after.elsewhere),
         company: after.company,
     };
     let grew = |(old, new): (&[u64; 2], &[u64; 2])| [0, 1].map(|i| (new[i] - old[i]) as f64);
@@ -106,6 +123,31 @@ fn who_runs_in_its_place_is_blamed_and_nobody_elsewhere() {
     about("all waits", all(&stood), ran[1][1]);
     assert!(behind(&stood, B) < 0.02 * behind(&stood, A), "{stood:?}");
     assert!(behind(&stood, VICTIM) < 0.02 * behind(&stood, A), "{stood:?}");
+    // It may not use B's CPU, so B has nothing to do with it.
+    assert_eq!(all_elsewhere(&stood.elsewhere), 0.0, "{stood:?}");
+}
+
+#[test]
+fn who_has_another_cpu_is_told_while_a_task_that_could_use_it_stands_behind_others() {
+    let (victim, a, b) = (group("else-v"), group("else-a"), group("else-b"));
+    let probes = watching(&[(&victim, VICTIM), (&a, A), (&b, B)]);
+    let everywhere = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let victims = [(); 2].map(|()| spinner(&victim, everywhere.trim()));
+    let _others = [spinner(&a, "0"), spinner(&a, "0"), spinner(&b, "1"), spinner(&b, "1")];
+    at_work(&victim, 2);
+    [&a, &b].into_iter().for_each(|group| at_work(group, 2));
+    let (stood, _) = while_running(&probes, &[&victim], 1_000_000_000);
+    let others = behind(&stood, A) + behind(&stood, B) + stood.others_ns as f64;
+    about("elsewhere, while it stood behind others", all_elsewhere(&stood.elsewhere), others);
+    let cpus = std::thread::available_parallelism().unwrap().get() as u32;
+    assert_eq!(stood.elsewhere.cpus, cpus - 1);
+    if cpus == 2 {
+        // While it stands behind A, the other CPU is B's or its own other task's.
+        let there = |slot: u32| stood.elsewhere.slots_ns.get(&slot).copied().unwrap_or(0) as f64;
+        assert!(there(B) > 0.3 * behind(&stood, A), "{stood:?}");
+        assert!(there(A) > 0.3 * behind(&stood, B), "{stood:?}");
+    }
+    drop(victims);
 }
 
 #[test]

@@ -18,7 +18,7 @@ impl Guilt {
         let all = if all.iter().all(Option::is_none) { Vec::new() } else { all };
         if all != self.company {
             self.company = all;
-            self.weigh();
+            self.weights.take();
         }
     }
 

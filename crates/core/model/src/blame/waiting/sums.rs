@@ -5,6 +5,9 @@ use super::Demand;
 /// What is seen of one suspect, weighted sums over windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
+    /// What was stood behind it.
+    pub(super) stood: f64,
+    /// x.
     pub(super) ratio: f64,
     /// Effects in single windows, in ln, and their squares.
     pub(super) effect_ln: f64,
@@ -30,12 +33,12 @@ pub(super) struct Relieved {
 }
 
 impl Sums {
-    /// A window: x, the effect in it, and the mean demand if it is known. `share` is left of those
+    /// A window: what was stood behind it, x, the effect in it, and the mean demand if it is known. `share` is left of those
     /// before.
     pub(super) fn add(
         &mut self,
         share: f64,
-        (x, effect_ln): (f64, f64),
+        (stood, x, effect_ln): (f64, f64, f64),
         demand: Option<Demand>,
         awake_cpus: f64,
     ) {
@@ -43,6 +46,7 @@ impl Sums {
         let demand = demand.unwrap_or_default();
         let awake = if demand.asked_cpus >= awake_cpus { 1.0 } else { 0.0 };
         self.fade(share);
+        self.stood += stood;
         self.ratio += x;
         self.effect_ln += effect_ln;
         self.effect_square += effect_ln * effect_ln;
@@ -67,6 +71,7 @@ impl Sums {
     /// This share is left of all.
     pub(super) fn fade(&mut self, share: f64) {
         let sums = [
+            &mut self.stood,
             &mut self.ratio,
             &mut self.effect_ln,
             &mut self.effect_square,

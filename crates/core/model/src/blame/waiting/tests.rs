@@ -151,3 +151,39 @@ fn who_sleeps_in_some_windows_is_not_awake_and_windows_in_which_it_is_held_do_no
     assert!((of("rate").awake_frac - 0.67).abs() < 0.02, "{:?}", of("rate"));
     assert_eq!((of("loop").awake_frac, of("loop").asked_cpus), (1.0, 1.0));
 }
+
+/// Where the victim stands behind those who sleep, since a loop keeps the other CPU.
+fn displaced(there: &[(&str, f64)], nobody: f64) -> Waits {
+    let tenants = there.iter().map(|(name, threads)| ((*name).into(), *threads)).collect();
+    let elsewhere = Elsewhere { cpus: 1, tenants, others: 0.0, nobody };
+    Waits { elsewhere, ..waits(&[("a", 0.3), ("b", 0.3)]) }
+}
+
+#[test]
+fn who_keeps_another_cpu_has_its_part_in_what_is_stood_behind_others() {
+    let of = |waits: &Waits| {
+        let mut waiting = watching(&["a", "b", "loop"]);
+        (0..40).for_each(|_| waiting.see(waits, &BTreeMap::new(), 0.0));
+        let of = |name: &str| waiting.crowding(&name.into(), LEAST_LN).unwrap();
+        (of("a"), of("loop"), waiting.own_and_others_ln().1)
+    };
+    let (a, culprit, all_ln) = of(&displaced(&[("loop", 0.6)], 0.0));
+    assert!(culprit.confidence > 0.99, "{culprit:?}");
+    assert!((culprit.effect_ln - 0.5 * all_ln).abs() < 1e-9, "half of two CPUs: {culprit:?}");
+    assert!(culprit.stood_frac == 0.0 && (culprit.elsewhere_frac - 0.29).abs() < 0.02);
+    assert!(a.elsewhere_frac == 0.0 && (a.effect_ln - 0.5 * all_ln).abs() < 1e-9, "{a:?}");
+    assert!((all_ln - libm::log(2.5)).abs() < 0.06, "0.6 stood once beside 0.4: {all_ln}");
+    let (_, idle, _) = of(&displaced(&[], 0.6));
+    assert_eq!((idle.effect_ln, idle.confidence), (0.0, 0.0), "there was room for it");
+}
+
+#[test]
+fn what_the_hypervisor_takes_is_nobodys_elsewhere_too() {
+    let mut waiting = watching(&["a", "b", "loop"]);
+    let waits = displaced(&[("loop", 0.6)], 0.0);
+    (0..40).for_each(|_| waiting.see(&waits, &BTreeMap::new(), 0.5));
+    let crowding = waiting.crowding(&"loop".into(), LEAST_LN).unwrap();
+    let all_ln = waiting.own_and_others_ln().1;
+    assert!((all_ln - libm::log(1.75)).abs() < 0.05, "{all_ln}");
+    assert!((crowding.effect_ln - 0.5 * all_ln).abs() < 1e-9, "{crowding:?}");
+}

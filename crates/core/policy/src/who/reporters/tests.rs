@@ -98,6 +98,7 @@ fn what_is_fought_over_is_told_of_those_who_are_accused() {
         harm_ln_per_cpu: 0.5,
         experiments: 3,
         stood_frac: None,
+        elsewhere_frac: 0.0,
     };
     let culprits = vec![culprit];
     let cause = Cause::Neighbour;
