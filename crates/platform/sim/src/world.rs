@@ -302,15 +302,6 @@ impl World {
         world
     }
 
-    /// From now on it is kept behind whom the threads of services stand.
-    fn watch_services(&mut self) {
-        let rows = self.groups.len() + 1;
-        for group in self.groups.iter_mut().take(self.services.len()) {
-            group.stood_ns = vec![0; rows];
-            group.elsewhere_ns = vec![0; rows];
-        }
-    }
-
     fn begin_phase(&mut self, work: usize) {
         let phase = &self.works[work].program.phases[self.works[work].phase];
         if phase.most_s.is_finite() {

@@ -6,6 +6,15 @@ use crate::scene::{Scene, SimService};
 use crate::workload::Program;
 
 impl World {
+    /// From now on it is kept behind whom the threads of services stand.
+    pub(super) fn watch_services(&mut self) {
+        let rows = self.groups.len() + 1;
+        for group in self.groups.iter_mut().take(self.services.len()) {
+            group.stood_ns = vec![0; rows];
+            group.elsewhere_ns = vec![0; rows];
+        }
+    }
+
     pub(super) fn populate(&mut self, scene: &Scene) {
         let links = |names: &[quell_types::Link]| -> Vec<usize> {
             let known = |l: &quell_types::LinkSpec| names.contains(&l.name);
