@@ -181,6 +181,42 @@ fn a_loop_is_limited_also_where_a_service_leaves_it_little() {
     assert!(limited >= 17, "{limited} of 20");
 }
 
+/// In how many samples a batch group's weight was raised, and in how many in a row at most.
+fn watched_first(params: &LawParams, scene: &Scene) -> (usize, usize) {
+    let mut server = SimServer::new(scene).unwrap();
+    let policies = build(Law::Culprit, params).unwrap();
+    let mut engine = Engine::new(server.setup().clone(), policies, EngineParams::default());
+    let (mut times, mut in_a_row, mut longest) = (0, 0, 0);
+    for _ in 0..60 {
+        let sample = server.sample(STEP, Scope::Full).unwrap();
+        let raised = scene.batch.iter().any(|batch| {
+            let knob = Knob::CpuWeight { tenant: batch.spec.name.clone() };
+            matches!(sample.knobs.get(&knob), Some(Ok(Setting::Weight(weight))) if *weight > 100)
+        });
+        in_a_row = if raised { in_a_row + 1 } else { 0 };
+        times += usize::from(raised);
+        longest = longest.max(in_a_row);
+        for action in &engine.step(&sample).actions {
+            server.apply(action).unwrap();
+        }
+    }
+    (times, longest)
+}
+
+#[test]
+fn who_is_watched_comes_first_for_one_sample_unless_the_configuration_says_no() {
+    let mut scene = scene(1, true);
+    scene.services[0].load = Load::Constant(1_000.0);
+    let names = ["a", "b", "c", "d"].iter().zip([0.25, 0.4, 0.2, 0.3]);
+    scene.batch = names.map(|(name, cpus)| sleeper(&mut scene, name, cpus)).collect();
+    scene.batch.push(busy("loop", "integer"));
+    let mut params = LawParams::default();
+    let (times, longest) = watched_first(&params, &scene);
+    assert!(times >= 1 && longest == 1, "{times} samples, {longest} in a row");
+    params.culprit.watched_first = false;
+    assert_eq!(watched_first(&params, &scene), (0, 0));
+}
+
 /// They wake together, run one beside the other or one after the other, and a request is in its midst
 /// then more often beside the one than beside the other.
 #[test]

@@ -99,6 +99,9 @@ pub struct CulpritParams {
     /// Whether it weighs how much a service gets done beside whom: that accuses, and tells how much harm
     /// is done, at no cost to anybody. For `quell who` too.
     pub company: bool,
+    /// Whether a group of which it is watched what it wants, while others are held, comes before all others
+    /// for that sample: its weight is raised. Else fewer are named where a service catches up meanwhile.
+    pub watched_first: bool,
 }
 
 impl Default for CulpritParams {
@@ -115,6 +118,7 @@ impl Default for CulpritParams {
             batch_idle: true,
             reporters: true,
             company: true,
+            watched_first: true,
         }
     }
 }
@@ -159,7 +163,7 @@ impl Culprit {
             held_share_frac: params.held_share_frac,
             reporters: params.reporters,
             company: params.company,
-            feeds: true,
+            feeds: params.watched_first,
             ..WhoParams::default()
         };
         Self {

@@ -3,7 +3,7 @@
 //! What is learnt (forms, weights, means) is learnt from pairs that the host did not disturb, as far as
 //! there are any; predicted and judged are all.
 
-use super::model::{Bound, Losses, losses};
+use super::model::{Bound, Losses, losses, scores};
 use super::{Form, FormError, Model, PREDICT_SCHEMA, Pair, PredictReport, Prediction, Undisturbed};
 use crate::stats::Estimate;
 use crate::{Machine, Profile, Watched};
@@ -56,6 +56,8 @@ pub(super) fn compare(
             measured_low: lost.low,
             measured_high: lost.high,
             form,
+            by_resource: in_percent(x(t, Bound::Middle)),
+            scores: mean_by_resource(profiles.iter().map(|pass| scores(&pass[t.b]))),
             mean_of_others: mean_of_others(&learnt, t),
             disturbed: t.disturbed,
             tries: t.tries,
@@ -88,12 +90,20 @@ pub(super) fn compare(
 
 /// What A loses beside B by each resource: the mean over the passes that tell of it.
 fn mean_losses(passes: &[&[Profile]], (a, b): (usize, usize), bound: Bound) -> Losses {
+    mean_by_resource(passes.iter().map(|pass| losses(&pass[a], &pass[b], bound)))
+}
+
+fn mean_by_resource(passes: impl Iterator<Item = BTreeMap<Resource, f64>>) -> Losses {
     let mut sums: BTreeMap<Resource, (f64, f64)> = BTreeMap::new();
-    for (resource, loss) in passes.iter().flat_map(|pass| losses(&pass[a], &pass[b], bound)) {
+    for (resource, value) in passes.flatten() {
         let (sum, count) = sums.entry(resource).or_default();
-        (*sum, *count) = (*sum + loss, *count + 1.0);
+        (*sum, *count) = (*sum + value, *count + 1.0);
     }
     sums.into_iter().map(|(resource, (sum, count))| (resource, sum / count)).collect()
+}
+
+fn in_percent(shares: Losses) -> Losses {
+    shares.into_iter().map(|(resource, share)| (resource, 100.0 * share)).collect()
 }
 
 /// The pairs in which neither the measurement nor a profile was disturbed.

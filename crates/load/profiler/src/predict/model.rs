@@ -109,11 +109,28 @@ impl Bound {
 /// Below this the reporter's own curve tells nothing.
 const FLAT: f64 = 0.02;
 
-/// The intensity of the bubble that does to the reporter what a workload does, 0..100.
+/// The most that a workload presses, in bubbles of full intensity, in percent: beyond it the ratio of two
+/// small losses tells nothing.
+const MOST_SCORE: f64 = 200.0;
+
+/// The intensity of the bubble that does to the reporter what a workload does; above 100 where that is
+/// more than the bubble does, in proportion.
 #[must_use]
 pub fn score(yardstick: &Curve, caused_percent: f64) -> f64 {
-    let kept = 1.0 - caused_percent.clamp(0.0, 100.0) / 100.0;
-    if 1.0 - yardstick.at(100.0) < FLAT { 0.0 } else { yardstick.reaches(kept) }
+    let lost = caused_percent.clamp(0.0, 100.0) / 100.0;
+    let most = 1.0 - yardstick.at(100.0);
+    if most < FLAT {
+        0.0
+    } else if lost > most {
+        (100.0 * lost / most).min(MOST_SCORE)
+    } else {
+        yardstick.reaches(1.0 - lost)
+    }
+}
+
+/// What is lost at such a score; beyond 100 in proportion.
+fn lost_at(curve: &Curve, score: f64) -> f64 {
+    (1.0 - curve.at(score)) * (score / 100.0).max(1.0)
 }
 
 /// What A loses beside B by each resource.
@@ -122,7 +139,17 @@ pub fn losses(a: &Profile, b: &Profile, bound: Bound) -> Losses {
     let one = |(resource, caused): (&Resource, &Estimate)| {
         let yardstick = Curve::through(&points(b, *resource, true, Bound::Middle)?);
         let curve = Curve::through(&points(a, *resource, false, bound)?);
-        Some((*resource, 1.0 - curve.at(score(&yardstick, bound.of(caused)))))
+        Some((*resource, lost_at(&curve, score(&yardstick, bound.of(caused)))))
+    };
+    b.caused.iter().filter_map(one).collect()
+}
+
+/// How much B presses on each resource: the score of the bubble that stands for it, in percent.
+#[must_use]
+pub fn scores(b: &Profile) -> BTreeMap<Resource, f64> {
+    let one = |(resource, caused): (&Resource, &Estimate)| {
+        let yardstick = Curve::through(&points(b, *resource, true, Bound::Middle)?);
+        Some((*resource, score(&yardstick, caused.value)))
     };
     b.caused.iter().filter_map(one).collect()
 }

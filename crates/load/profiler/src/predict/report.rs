@@ -3,8 +3,10 @@
 use super::Form;
 use crate::stats::Estimate;
 use crate::{Machine, Watched};
+use quell_pressure::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The name of [`PredictReport`]'s schema.
 pub const PREDICT_SCHEMA: &str = "quell.predict/1";
@@ -33,6 +35,12 @@ pub struct Pair {
     pub measured_high: f64,
     /// The form that was chosen for this pair.
     pub form: Form,
+    /// What A would lose by B's pressure on each resource alone, in percent.
+    #[serde(default)]
+    pub by_resource: BTreeMap<Resource, f64>,
+    /// How much B presses on each: the intensity of the bubble that stands for it, in percent.
+    #[serde(default)]
+    pub scores: BTreeMap<Resource, f64>,
     /// What A's mean loss beside the others would have said.
     pub mean_of_others: f64,
     /// Whether the host ran both CPUs on one core while this was measured, at the last try too.
