@@ -14,8 +14,10 @@
 //!     max      the worst resource alone counts (the others hide behind it)
 //!     sum      each counts in full
 //!     product  1 - Π(1 - x_k): each takes its share of what the others left
-//!     weighted Σ w_k x_k, w_k >= 0: one bubble presses on several resources at once, so the x_k
-//!              overlap; the weights are fitted to pairs measured together
+//!     weighted Σ (w_k + v_k own_k) x_k, w_k and v_k >= 0: one bubble presses on several resources at
+//!              once, so the x_k overlap; and a reporter that fights for a resource itself feels more of
+//!              steady pressure than who only touches it, so that what is scored by it says too much of
+//!              the latter. own_k is A's own score over 100; weights are fitted to pairs measured together
 //! ```
 //!
 //! The form is chosen on pairs that are not predicted. **Units.** Shares of speed, 0..1.
@@ -28,11 +30,20 @@ use crate::stats::Estimate;
 use quell_pressure::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Predicted loss of speed by resource, as shares.
-pub type Losses = BTreeMap<Resource, f64>;
+/// What A would lose beside B by one resource alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lost {
+    /// Share of its speed.
+    pub share: f64,
+    /// How much A presses on that resource itself: the intensity of the bubble that stands for it, over 100.
+    pub own: f64,
+}
+
+/// The same by resource.
+pub type Losses = BTreeMap<Resource, Lost>;
 
 /// How losses on several resources become one.
 #[derive(
@@ -73,6 +84,9 @@ pub struct Model {
     pub form: Form,
     /// The weights of [`Form::Weighted`].
     pub weights: BTreeMap<Resource, f64>,
+    /// What is added to these for a workload that presses on the resource itself like a full bubble.
+    #[serde(default)]
+    pub own_weights: BTreeMap<Resource, f64>,
 }
 
 /// Which end of the intervals is taken.
@@ -136,10 +150,13 @@ fn lost_at(curve: &Curve, score: f64) -> f64 {
 /// What A loses beside B by each resource.
 #[must_use]
 pub fn losses(a: &Profile, b: &Profile, bound: Bound) -> Losses {
+    let own = scores(a);
     let one = |(resource, caused): (&Resource, &Estimate)| {
         let yardstick = Curve::through(&points(b, *resource, true, Bound::Middle)?);
         let curve = Curve::through(&points(a, *resource, false, bound)?);
-        Some((*resource, lost_at(&curve, score(&yardstick, bound.of(caused)))))
+        let share = lost_at(&curve, score(&yardstick, bound.of(caused)));
+        let own = own.get(resource).map_or(0.0, |score| score / 100.0);
+        Some((*resource, Lost { share, own }))
     };
     b.caused.iter().filter_map(one).collect()
 }
@@ -174,56 +191,67 @@ impl Model {
     /// Without weights to fit.
     #[must_use]
     pub fn plain(form: Form) -> Model {
-        Model { form, weights: BTreeMap::new() }
+        Model { form, weights: BTreeMap::new(), own_weights: BTreeMap::new() }
     }
 
     /// Fits weights to measured pairs by least squares, none below 0 (coordinate descent).
     #[must_use]
     pub fn fitted(pairs: &[(Losses, f64)]) -> Model {
-        let resources: std::collections::BTreeSet<Resource> =
+        let resources: BTreeSet<Resource> =
             pairs.iter().flat_map(|(losses, _)| losses.keys().copied()).collect();
-        let mut weights: BTreeMap<Resource, f64> = resources.iter().map(|r| (*r, 0.0)).collect();
+        let mut model = Model::plain(Form::Weighted);
+        let terms =
+            || resources.iter().flat_map(|resource| [(*resource, false), (*resource, true)]);
         for _ in 0..PASSES {
-            for resource in &resources {
-                let best = best_weight(pairs, &weights, *resource);
-                weights.insert(*resource, best);
+            for (resource, own) in terms() {
+                let best = model.best_weight(pairs, (resource, own));
+                model.of(own).insert(resource, best);
             }
         }
-        Model { form: Form::Weighted, weights }
+        model
+    }
+
+    fn of(&mut self, own: bool) -> &mut BTreeMap<Resource, f64> {
+        if own { &mut self.own_weights } else { &mut self.weights }
+    }
+
+    /// The weight of one term that fits best with the others as they are.
+    fn best_weight(&self, pairs: &[(Losses, f64)], (resource, own): (Resource, bool)) -> f64 {
+        let before = weight(if own { &self.own_weights } else { &self.weights }, resource);
+        let (mut up, mut down) = (0.0, RIDGE);
+        for (losses, measured) in pairs {
+            let lost = losses.get(&resource).copied().unwrap_or_default();
+            let x = if own { lost.share * lost.own } else { lost.share };
+            up += x * (measured - self.weighted(losses) + before * x);
+            down += x * x;
+        }
+        (up / down).max(0.0)
     }
 
     /// The loss of speed as a share, 0..1.
     #[must_use]
     pub fn loss(&self, losses: &Losses) -> f64 {
-        let all = || losses.values().copied();
+        let all = || losses.values().map(|lost| lost.share);
         let loss = match self.form {
             Form::Max => all().fold(0.0, f64::max),
             Form::Sum => all().sum(),
             Form::Product => 1.0 - all().map(|loss| 1.0 - loss).product::<f64>(),
-            Form::Weighted => weighted(losses, &self.weights),
+            Form::Weighted => self.weighted(losses),
         };
         loss.clamp(0.0, 1.0)
     }
-}
 
-fn weighted(losses: &Losses, weights: &BTreeMap<Resource, f64>) -> f64 {
-    losses.iter().map(|(resource, loss)| weights.get(resource).unwrap_or(&0.0) * loss).sum()
-}
-
-/// The weight of one resource that fits best with the others as they are.
-fn best_weight(
-    pairs: &[(Losses, f64)],
-    weights: &BTreeMap<Resource, f64>,
-    resource: Resource,
-) -> f64 {
-    let own = weights.get(&resource).copied().unwrap_or(0.0);
-    let (mut up, mut down) = (0.0, RIDGE);
-    for (losses, measured) in pairs {
-        let x = losses.get(&resource).copied().unwrap_or(0.0);
-        up += x * (measured - weighted(losses, weights) + own * x);
-        down += x * x;
+    fn weighted(&self, losses: &Losses) -> f64 {
+        let one = |(resource, lost): (&Resource, &Lost)| {
+            let own = weight(&self.own_weights, *resource) * lost.own;
+            (weight(&self.weights, *resource) + own) * lost.share
+        };
+        losses.iter().map(one).sum()
     }
-    (up / down).max(0.0)
+}
+
+fn weight(of: &BTreeMap<Resource, f64>, resource: Resource) -> f64 {
+    of.get(&resource).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -235,7 +263,8 @@ mod tests {
     const B: Resource = Resource::MemoryBandwidth;
 
     fn both(a: f64, b: f64) -> Losses {
-        [(A, a), (B, b)].into_iter().collect()
+        let lost = |share| Lost { share, own: 0.0 };
+        [(A, lost(a)), (B, lost(b))].into_iter().collect()
     }
 
     #[test]
@@ -256,21 +285,37 @@ mod tests {
             .collect();
         let model = Model::fitted(&pairs);
         assert!((model.weights[&A] - 0.8).abs() < 0.01 && (model.weights[&B] - 0.3).abs() < 0.01);
-        let against: Vec<_> = pairs.iter().map(|(x, _)| (x.clone(), 0.5 - x[&A])).collect();
+        let against: Vec<_> = pairs.iter().map(|(x, _)| (x.clone(), 0.5 - x[&A].share)).collect();
         assert_eq!(Model::fitted(&against).weights[&A], 0.0);
         assert!(Model::fitted(&[]).weights.is_empty());
+    }
+
+    #[test]
+    fn who_presses_itself_may_lose_more_of_the_same() {
+        let truth = |share: f64, own: f64| (0.4 + 0.9 * own) * share;
+        let one = |i: u32| {
+            let (share, own) = (f64::from(i % 7) / 20.0, f64::from(i % 5) / 4.0);
+            ([(B, Lost { share, own })].into(), truth(share, own))
+        };
+        let pairs: Vec<(Losses, f64)> = (0..40).map(one).collect();
+        let model = Model::fitted(&pairs);
+        let off = pairs.iter().map(|(losses, lost)| (model.loss(losses) - lost).abs());
+        assert!(off.fold(0.0, f64::max) < 0.01, "{model:?}");
     }
 
     #[test]
     fn a_score_is_the_bubble_that_hurts_as_much() {
         let yardstick = Curve::through(&[(50.0, 0.9), (100.0, 0.6)]);
         for (caused, intensity) in
-            [(0.0, 0.0), (5.0, 25.0), (10.0, 50.0), (25.0, 75.0), (70.0, 100.0)]
+            [(0.0, 0.0), (5.0, 25.0), (10.0, 50.0), (25.0, 75.0), (60.0, 150.0), (95.0, 200.0)]
         {
             assert!((score(&yardstick, caused) - intensity).abs() < 1e-9, "{caused}");
         }
         let flat = Curve::through(&[(50.0, 1.0), (100.0, 0.995)]);
         assert_eq!(score(&flat, 20.0), 0.0, "a reporter that feels nothing tells nothing");
+        for (score, lost) in [(50.0, 0.1), (100.0, 0.4), (150.0, 0.6)] {
+            assert!((lost_at(&yardstick, score) - lost).abs() < 1e-9, "{score}");
+        }
     }
 
     proptest! {
