@@ -3,7 +3,7 @@
 //! What is learnt (forms, weights, means) is learnt from pairs that the host did not disturb, as far as
 //! there are any; predicted and judged are all.
 
-use super::model::{Bound, Losses, Lost, losses, scores};
+use super::model::{Bound, Losses, losses, scores};
 use super::{Form, FormError, Model, PREDICT_SCHEMA, Pair, PredictReport, Prediction, Undisturbed};
 use crate::stats::Estimate;
 use crate::{Machine, Profile, Watched};
@@ -56,7 +56,7 @@ pub(super) fn compare(
             measured_low: lost.low,
             measured_high: lost.high,
             form,
-            by_resource: in_percent(&x(t, Bound::Middle)),
+            by_resource: in_percent(x(t, Bound::Middle)),
             scores: mean_by_resource(profiles.iter().map(|pass| scores(&pass[t.b]))),
             mean_of_others: mean_of_others(&learnt, t),
             disturbed: t.disturbed,
@@ -90,13 +90,7 @@ pub(super) fn compare(
 
 /// What A loses beside B by each resource: the mean over the passes that tell of it.
 fn mean_losses(passes: &[&[Profile]], (a, b): (usize, usize), bound: Bound) -> Losses {
-    let all: Vec<Losses> = passes.iter().map(|pass| losses(&pass[a], &pass[b], bound)).collect();
-    let mean = |of: fn(&Lost) -> f64| {
-        let one = |losses: &Losses| losses.iter().map(|(r, lost)| (*r, of(lost))).collect();
-        mean_by_resource(all.iter().map(one))
-    };
-    let (shares, own) = (mean(|lost| lost.share), mean(|lost| lost.own));
-    shares.into_iter().map(|(r, share)| (r, Lost { share, own: own[&r] })).collect()
+    mean_by_resource(passes.iter().map(|pass| losses(&pass[a], &pass[b], bound)))
 }
 
 fn mean_by_resource(
@@ -110,8 +104,8 @@ fn mean_by_resource(
     sums.into_iter().map(|(resource, (sum, count))| (resource, sum / count)).collect()
 }
 
-fn in_percent(losses: &Losses) -> BTreeMap<Resource, f64> {
-    losses.iter().map(|(resource, lost)| (*resource, 100.0 * lost.share)).collect()
+fn in_percent(shares: Losses) -> BTreeMap<Resource, f64> {
+    shares.into_iter().map(|(resource, share)| (resource, 100.0 * share)).collect()
 }
 
 /// The pairs in which neither the measurement nor a profile was disturbed.

@@ -10,7 +10,7 @@ mod report;
 mod tests;
 
 pub use check::{CheckOptions, Program, check, programs, rounds_in_a_pass};
-pub use model::{Bound, Form, Losses, Lost, Model, losses, score, scores};
+pub use model::{Bound, Form, Losses, Model, losses, score, scores};
 pub use report::{FormError, PREDICT_SCHEMA, Pair, PredictReport, Prediction, Undisturbed};
 
 use crate::Profile;

@@ -14,10 +14,9 @@
 //!     max      the worst resource alone counts (the others hide behind it)
 //!     sum      each counts in full
 //!     product  1 - Π(1 - x_k): each takes its share of what the others left
-//!     weighted Σ (w_k + v_k own_k) x_k, w_k and v_k >= 0: one bubble presses on several resources at
-//!              once, so the x_k overlap; and a reporter that fights for a resource itself feels more of
-//!              steady pressure than who only touches it, so that what is scored by it says too much of
-//!              the latter. own_k is A's own score over 100; weights are fitted to pairs measured together
+//!     weighted Σ w_k x_k, w_k >= 0: one bubble presses on several resources at once, so the x_k
+//!              overlap; the weights are fitted to pairs measured together, and each is 1 as far as
+//!              these tell nothing
 //! ```
 //!
 //! The form is chosen on pairs that are not predicted. **Units.** Shares of speed, 0..1.
@@ -30,20 +29,11 @@ use crate::stats::Estimate;
 use quell_pressure::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
-/// What A would lose beside B by one resource alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Lost {
-    /// Share of its speed.
-    pub share: f64,
-    /// How much A presses on that resource itself: the intensity of the bubble that stands for it, over 100.
-    pub own: f64,
-}
-
-/// The same by resource.
-pub type Losses = BTreeMap<Resource, Lost>;
+/// Predicted loss of speed by resource, as shares.
+pub type Losses = BTreeMap<Resource, f64>;
 
 /// How losses on several resources become one.
 #[derive(
@@ -84,9 +74,6 @@ pub struct Model {
     pub form: Form,
     /// The weights of [`Form::Weighted`].
     pub weights: BTreeMap<Resource, f64>,
-    /// What is added to these for a workload that presses on the resource itself like a full bubble.
-    #[serde(default)]
-    pub own_weights: BTreeMap<Resource, f64>,
 }
 
 /// Which end of the intervals is taken.
@@ -123,40 +110,20 @@ impl Bound {
 /// Below this the reporter's own curve tells nothing.
 const FLAT: f64 = 0.02;
 
-/// The most that a workload presses, in bubbles of full intensity, in percent: beyond it the ratio of two
-/// small losses tells nothing.
-const MOST_SCORE: f64 = 200.0;
-
-/// The intensity of the bubble that does to the reporter what a workload does; above 100 where that is
-/// more than the bubble does, in proportion.
+/// The intensity of the bubble that does to the reporter what a workload does, 0..100.
 #[must_use]
 pub fn score(yardstick: &Curve, caused_percent: f64) -> f64 {
-    let lost = caused_percent.clamp(0.0, 100.0) / 100.0;
-    let most = 1.0 - yardstick.at(100.0);
-    if most < FLAT {
-        0.0
-    } else if lost > most {
-        (100.0 * lost / most).min(MOST_SCORE)
-    } else {
-        yardstick.reaches(1.0 - lost)
-    }
-}
-
-/// What is lost at such a score; beyond 100 in proportion.
-fn lost_at(curve: &Curve, score: f64) -> f64 {
-    (1.0 - curve.at(score)) * (score / 100.0).max(1.0)
+    let kept = 1.0 - caused_percent.clamp(0.0, 100.0) / 100.0;
+    if 1.0 - yardstick.at(100.0) < FLAT { 0.0 } else { yardstick.reaches(kept) }
 }
 
 /// What A loses beside B by each resource.
 #[must_use]
 pub fn losses(a: &Profile, b: &Profile, bound: Bound) -> Losses {
-    let own = scores(a);
     let one = |(resource, caused): (&Resource, &Estimate)| {
         let yardstick = Curve::through(&points(b, *resource, true, Bound::Middle)?);
         let curve = Curve::through(&points(a, *resource, false, bound)?);
-        let share = lost_at(&curve, score(&yardstick, bound.of(caused)));
-        let own = own.get(resource).map_or(0.0, |score| score / 100.0);
-        Some((*resource, Lost { share, own }))
+        Some((*resource, 1.0 - curve.at(score(&yardstick, bound.of(caused)))))
     };
     b.caused.iter().filter_map(one).collect()
 }
@@ -184,74 +151,65 @@ fn points(
 
 /// Passes of the fit: it converges long before.
 const PASSES: usize = 300;
-/// Holds weights back that the data hardly speak of.
-const RIDGE: f64 = 1e-3;
+/// As long as pairs hardly speak of it, a resource counts in full: as if so much of squared loss said that
+/// (five pairs that lose 10 % by it).
+const RIDGE: f64 = 0.05;
+const FULL: f64 = 1.0;
 
 impl Model {
     /// Without weights to fit.
     #[must_use]
     pub fn plain(form: Form) -> Model {
-        Model { form, weights: BTreeMap::new(), own_weights: BTreeMap::new() }
+        Model { form, weights: BTreeMap::new() }
     }
 
     /// Fits weights to measured pairs by least squares, none below 0 (coordinate descent).
     #[must_use]
     pub fn fitted(pairs: &[(Losses, f64)]) -> Model {
-        let resources: BTreeSet<Resource> =
+        let resources: std::collections::BTreeSet<Resource> =
             pairs.iter().flat_map(|(losses, _)| losses.keys().copied()).collect();
-        let mut model = Model::plain(Form::Weighted);
-        let terms =
-            || resources.iter().flat_map(|resource| [(*resource, false), (*resource, true)]);
+        let mut weights: BTreeMap<Resource, f64> = resources.iter().map(|r| (*r, FULL)).collect();
         for _ in 0..PASSES {
-            for (resource, own) in terms() {
-                let best = model.best_weight(pairs, (resource, own));
-                model.of(own).insert(resource, best);
+            for resource in &resources {
+                let best = best_weight(pairs, &weights, *resource);
+                weights.insert(*resource, best);
             }
         }
-        model
-    }
-
-    fn of(&mut self, own: bool) -> &mut BTreeMap<Resource, f64> {
-        if own { &mut self.own_weights } else { &mut self.weights }
-    }
-
-    /// The weight of one term that fits best with the others as they are.
-    fn best_weight(&self, pairs: &[(Losses, f64)], (resource, own): (Resource, bool)) -> f64 {
-        let before = weight(if own { &self.own_weights } else { &self.weights }, resource);
-        let (mut up, mut down) = (0.0, RIDGE);
-        for (losses, measured) in pairs {
-            let lost = losses.get(&resource).copied().unwrap_or_default();
-            let x = if own { lost.share * lost.own } else { lost.share };
-            up += x * (measured - self.weighted(losses) + before * x);
-            down += x * x;
-        }
-        (up / down).max(0.0)
+        Model { form: Form::Weighted, weights }
     }
 
     /// The loss of speed as a share, 0..1.
     #[must_use]
     pub fn loss(&self, losses: &Losses) -> f64 {
-        let all = || losses.values().map(|lost| lost.share);
+        let all = || losses.values().copied();
         let loss = match self.form {
             Form::Max => all().fold(0.0, f64::max),
             Form::Sum => all().sum(),
             Form::Product => 1.0 - all().map(|loss| 1.0 - loss).product::<f64>(),
-            Form::Weighted => self.weighted(losses),
+            Form::Weighted => weighted(losses, &self.weights),
         };
         loss.clamp(0.0, 1.0)
     }
-
-    fn weighted(&self, losses: &Losses) -> f64 {
-        let one = |(resource, lost): (&Resource, &Lost)| {
-            let own = weight(&self.own_weights, *resource) * lost.own;
-            (weight(&self.weights, *resource) + own) * lost.share
-        };
-        losses.iter().map(one).sum()
-    }
 }
 
-fn weight(of: &BTreeMap<Resource, f64>, resource: Resource) -> f64 {
-    of.get(&resource).copied().unwrap_or(0.0)
+fn weighted(losses: &Losses, weights: &BTreeMap<Resource, f64>) -> f64 {
+    losses.iter().map(|(resource, loss)| weights.get(resource).unwrap_or(&FULL) * loss).sum()
+}
+
+/// The weight of one resource that fits best with the others as they are.
+fn best_weight(
+    pairs: &[(Losses, f64)],
+    weights: &BTreeMap<Resource, f64>,
+    resource: Resource,
+) -> f64 {
+    let own = weights.get(&resource).copied().unwrap_or(FULL);
+    let (mut up, mut down) = (RIDGE * FULL, RIDGE);
+    for (losses, measured) in pairs {
+        let x = losses.get(&resource).copied().unwrap_or(0.0);
+        up += x * (measured - weighted(losses, weights) + own * x);
+        down += x * x;
+    }
+    (up / down).max(0.0)
 }
 
 #[cfg(test)]
@@ -263,8 +221,7 @@ mod tests {
     const B: Resource = Resource::MemoryBandwidth;
 
     fn both(a: f64, b: f64) -> Losses {
-        let lost = |share| Lost { share, own: 0.0 };
-        [(A, lost(a)), (B, lost(b))].into_iter().collect()
+        [(A, a), (B, b)].into_iter().collect()
     }
 
     #[test]
@@ -273,49 +230,36 @@ mod tests {
         for (form, loss) in [(Form::Max, 0.5), (Form::Sum, 0.7), (Form::Product, 0.6)] {
             assert!((Model::plain(form).loss(&losses) - loss).abs() < 1e-12, "{form}");
         }
-        assert_eq!(Model::plain(Form::Weighted).loss(&losses), 0.0, "nothing fitted");
+        let unfitted = Model::plain(Form::Weighted).loss(&losses);
+        assert!((unfitted - 0.7).abs() < 1e-12, "each counts in full: {unfitted}");
     }
 
     #[test]
     fn weights_are_found_and_never_negative() {
         let truth = |a: f64, b: f64| 0.8 * a + 0.3 * b;
-        let pairs: Vec<(Losses, f64)> = (0..40)
+        let pairs: Vec<(Losses, f64)> = (0..400)
             .map(|i| (f64::from(i % 7) / 10.0, f64::from(i % 5) / 10.0))
             .map(|(a, b)| (both(a, b), truth(a, b)))
             .collect();
         let model = Model::fitted(&pairs);
         assert!((model.weights[&A] - 0.8).abs() < 0.01 && (model.weights[&B] - 0.3).abs() < 0.01);
-        let against: Vec<_> = pairs.iter().map(|(x, _)| (x.clone(), 0.5 - x[&A].share)).collect();
+        let against: Vec<_> = pairs.iter().map(|(x, _)| (x.clone(), 0.5 - x[&A])).collect();
         assert_eq!(Model::fitted(&against).weights[&A], 0.0);
         assert!(Model::fitted(&[]).weights.is_empty());
-    }
-
-    #[test]
-    fn who_presses_itself_may_lose_more_of_the_same() {
-        let truth = |share: f64, own: f64| (0.4 + 0.9 * own) * share;
-        let one = |i: u32| {
-            let (share, own) = (f64::from(i % 7) / 20.0, f64::from(i % 5) / 4.0);
-            ([(B, Lost { share, own })].into(), truth(share, own))
-        };
-        let pairs: Vec<(Losses, f64)> = (0..40).map(one).collect();
-        let model = Model::fitted(&pairs);
-        let off = pairs.iter().map(|(losses, lost)| (model.loss(losses) - lost).abs());
-        assert!(off.fold(0.0, f64::max) < 0.01, "{model:?}");
+        let faint: Vec<(Losses, f64)> = (0..40).map(|_| (both(0.01, 0.01), 0.0)).collect();
+        assert!(Model::fitted(&faint).weights[&A] > 0.8, "they hardly speak of it");
     }
 
     #[test]
     fn a_score_is_the_bubble_that_hurts_as_much() {
         let yardstick = Curve::through(&[(50.0, 0.9), (100.0, 0.6)]);
         for (caused, intensity) in
-            [(0.0, 0.0), (5.0, 25.0), (10.0, 50.0), (25.0, 75.0), (60.0, 150.0), (95.0, 200.0)]
+            [(0.0, 0.0), (5.0, 25.0), (10.0, 50.0), (25.0, 75.0), (70.0, 100.0)]
         {
             assert!((score(&yardstick, caused) - intensity).abs() < 1e-9, "{caused}");
         }
         let flat = Curve::through(&[(50.0, 1.0), (100.0, 0.995)]);
         assert_eq!(score(&flat, 20.0), 0.0, "a reporter that feels nothing tells nothing");
-        for (score, lost) in [(50.0, 0.1), (100.0, 0.4), (150.0, 0.6)] {
-            assert!((lost_at(&yardstick, score) - lost).abs() < 1e-9, "{score}");
-        }
     }
 
     proptest! {

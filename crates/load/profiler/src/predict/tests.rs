@@ -83,6 +83,11 @@ fn what_the_model_assumes_is_predicted_exactly() {
     assert!(report.mean_abs_error_points < 0.2, "{}", report.mean_abs_error_points);
     assert!(report.mean_of_others_error_points > 2.0, "the mean of others knows less");
     assert!(report.pairs_above_10_percent > 0);
+    for pair in &report.pairs {
+        assert!((pair.by_resource[&BANDWIDTH] - pair.measured).abs() < 0.2, "{pair:?}");
+        let b = &all[NAMES.iter().position(|name| *name == pair.b).unwrap()];
+        assert!((pair.scores[&BANDWIDTH] - b.caused[&BANDWIDTH].value / 0.4).abs() < 1e-6);
+    }
     assert_eq!(report.schema, "quell.predict/1");
     let undisturbed = report.undisturbed.unwrap();
     assert_eq!(undisturbed.pairs, 30);
