@@ -69,21 +69,21 @@ impl World {
             return;
         }
         let running = self.cpus[cpu].current.map(|thread| self.threads[thread].group);
-        let elsewhere = self.running_elsewhere(cpu);
         let all = self.cpus.len();
-        for thread in &self.cpus[cpu].queue {
-            let group = self.threads[*thread].group;
+        let mut elsewhere = None;
+        for place in 0..self.cpus[cpu].queue.len() {
+            let group = self.threads[self.cpus[cpu].queue[place]].group;
             let of = &mut self.groups[group];
             let Some(nobody) = of.stood_ns.len().checked_sub(1) else { continue };
-            let add = |sums: &mut [u64], row: Option<usize>| {
-                if let Some(ns) = sums.get_mut(row.unwrap_or(nobody)) {
-                    *ns += passed;
-                }
-            };
-            add(&mut of.stood_ns, running);
+            if let Some(ns) = of.stood_ns.get_mut(running.unwrap_or(nobody)) {
+                *ns += passed;
+            }
             let behind_others = running.is_some_and(|running| running != group);
             if behind_others && all > 1 && of.cpus.len_up_to(all) == all {
-                add(&mut of.elsewhere_ns, elsewhere);
+                let there = *elsewhere.get_or_insert_with(|| self.running_elsewhere(cpu));
+                if let Some(ns) = self.groups[group].elsewhere_ns.get_mut(there.unwrap_or(nobody)) {
+                    *ns += passed;
+                }
             }
         }
     }
