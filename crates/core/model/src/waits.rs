@@ -4,6 +4,7 @@ use quell_types::{
     Beside, CompanyReading, Elsewhere, ElsewhereReading, Gap, LogHistogram, Reading, Tenant,
     TenantReading, Time, WaitReading, Waits,
 };
+use std::collections::BTreeMap;
 
 /// What the rates of a service's waits need.
 #[derive(Debug, Default)]
@@ -29,14 +30,10 @@ impl WaitCounters {
             let ns = grown.ok_or_else(|| Gap::not_yet("the counter began anew"))?;
             Ok(ns as f64 / 1e9 / seconds)
         };
-        let behind = waits.behind_ns.iter().map(|(tenant, ns)| -> Reading<(Tenant, f64)> {
-            let before = old.behind_ns.get(tenant).copied().unwrap_or(0);
-            Ok((tenant.clone(), threads(*ns, before)?))
-        });
         Ok(Waits {
             seconds,
             running: threads(cpu_ns, old_cpu_ns)?,
-            behind: behind.collect::<Reading<_>>()?,
+            behind: by_tenant(&waits.behind_ns, &old.behind_ns, threads)?,
             own: threads(waits.own_ns, old.own_ns)?,
             others: threads(waits.others_ns, old.others_ns)?,
             nobody: threads(waits.nobody_ns, old.nobody_ns)?,
@@ -45,19 +42,28 @@ impl WaitCounters {
     }
 }
 
-/// Who had the other CPUs meanwhile; `threads` makes a rate of two sums.
+/// Rates of sums by tenant; `threads` makes one of a sum now and then.
+fn by_tenant(
+    now_ns: &BTreeMap<Tenant, u64>,
+    then_ns: &BTreeMap<Tenant, u64>,
+    threads: impl Fn(u64, u64) -> Reading<f64>,
+) -> Reading<BTreeMap<Tenant, f64>> {
+    let one = |(tenant, ns): (&Tenant, &u64)| {
+        let before = then_ns.get(tenant).copied().unwrap_or(0);
+        Ok((tenant.clone(), threads(*ns, before)?))
+    };
+    now_ns.iter().map(one).collect()
+}
+
+/// Who had the other CPUs meanwhile.
 fn elsewhere(
     now: &ElsewhereReading,
     then: &ElsewhereReading,
     threads: impl Fn(u64, u64) -> Reading<f64>,
 ) -> Reading<Elsewhere> {
-    let tenants = now.tenants_ns.iter().map(|(tenant, ns)| -> Reading<(Tenant, f64)> {
-        let before = then.tenants_ns.get(tenant).copied().unwrap_or(0);
-        Ok((tenant.clone(), threads(*ns, before)?))
-    });
     Ok(Elsewhere {
         cpus: now.cpus,
-        tenants: tenants.collect::<Reading<_>>()?,
+        tenants: by_tenant(&now.tenants_ns, &then.tenants_ns, &threads)?,
         others: threads(now.others_ns, then.others_ns)?,
         nobody: threads(now.nobody_ns, then.nobody_ns)?,
     })

@@ -86,6 +86,7 @@ pub struct Belief {
 pub struct Guilt {
     params: GuiltParams,
     suspects: Vec<Tenant>,
+    /// Where each is in that list: they are looked up by name far more often than they change.
     places: BTreeMap<Tenant, usize>,
     experiments: Vec<u32>,
     /// Nobody, then each suspect alone, then pairs in the order of their members.
@@ -129,10 +130,11 @@ impl Guilt {
         if self.suspects == suspects {
             return;
         }
-        let places = suspects.iter().cloned().enumerate().map(|(at, s)| (s, at)).collect();
+        let places: BTreeMap<Tenant, usize> =
+            suspects.iter().cloned().enumerate().map(|(at, s)| (s, at)).collect();
         let before: Vec<Option<usize>> = suspects.iter().map(|s| self.index(s)).collect();
-        let now = |s: &Tenant| BTreeMap::get(&places, s).copied();
-        let after: Vec<Option<usize>> = self.suspects.iter().map(now).collect();
+        let after: Vec<Option<usize>> =
+            self.suspects.iter().map(|s| places.get(s).copied()).collect();
         let mut hypotheses = self.assumed(suspects.len());
         for new in &mut hypotheses {
             let old: Vec<usize> = new.members().iter().filter_map(|m| before[*m]).collect();

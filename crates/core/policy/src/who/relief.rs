@@ -176,13 +176,13 @@ fn plan(
     let open = rivals.iter().filter(|rival| !rival.relieved);
     let (mut tried, new): (Vec<&Rival>, Vec<&Rival>) = open.partition(|r| r.tried.is_some());
     tried.retain(|rival| !is_waiting(rival));
-    if (if again { &tried } else { &new }).is_empty() {
-        return None;
-    }
     let ago_s = |rival: &Rival| rival.tried.map_or(0.0, |(ago_s, _)| ago_s);
     tried.sort_by(|a, b| ago_s(b).total_cmp(&ago_s(a)));
-    let parts = victim.parts();
     let look = |rivals: &[&Rival], (cpus, rest_frac): (f64, f64)| {
+        if rivals.is_empty() {
+            return None;
+        }
+        let parts = victim.parts();
         let most = (parts.len() / 2).max(1);
         let watched = fitting(&rivals[..most.min(rivals.len())], cpus);
         let held = hold(&parts, &watched, (victim.unheld_frac(), rest_frac), &pays)?;

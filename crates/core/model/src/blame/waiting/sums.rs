@@ -33,8 +33,8 @@ pub(super) struct Relieved {
 }
 
 impl Sums {
-    /// A window: what was stood behind it, x, the effect in it, and the mean demand if it is known. `share` is left of those
-    /// before.
+    /// A window: what was stood behind it, x, the effect in it, and the mean demand if it is known.
+    /// `share` is left of those before.
     pub(super) fn add(
         &mut self,
         share: f64,
