@@ -79,6 +79,12 @@ impl Bound {
         self.child.stdout.take()
     }
 
+    /// CPU time of the child itself, as [`process_cpu_time`] has it.
+    #[must_use]
+    pub fn cpu_time(&self) -> Option<Duration> {
+        process_cpu_time(self.id())
+    }
+
     /// Stops the group until [`Bound::resume`].
     ///
     /// # Errors
@@ -114,6 +120,21 @@ impl Bound {
             None => Ended::Signal(status.terminating_signal().unwrap_or(0)),
         }))
     }
+}
+
+/// CPU time of all threads of a process, of those that have ended too, and not of its children. It can
+/// be asked as long as the process is not reaped. None if there is no such process.
+#[must_use]
+pub fn process_cpu_time(pid: u32) -> Option<Duration> {
+    /// All that its threads ran, to the nanosecond (the kernel's `CPUCLOCK_SCHED`).
+    const SCHEDULED: libc::clockid_t = 2;
+    let pid = libc::clockid_t::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock of a process is named by its number as `clock_getcpuclockid(3)` does; the call
+    // writes the time that is given to it and nothing else, and fails where there is no such process.
+    let told = unsafe { libc::clock_gettime(!pid << 3 | SCHEDULED, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    (told == 0).then(|| Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
 impl Drop for Bound {
@@ -170,6 +191,29 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(gone(), "the grandchild {line} goes on");
+    }
+
+    #[test]
+    fn threads_that_have_ended_count() {
+        let before = process_cpu_time(std::process::id()).unwrap();
+        let worked = || {
+            let begun = crate::worker::cpu_time();
+            while crate::worker::cpu_time() - begun < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        };
+        std::thread::spawn(worked).join().unwrap();
+        let after = process_cpu_time(std::process::id()).unwrap();
+        assert!(after - before >= Duration::from_millis(20), "{before:?} {after:?}");
+        assert_eq!(process_cpu_time(0), None);
+        assert_eq!(process_cpu_time(u32::MAX), None);
+    }
+
+    #[test]
+    fn who_has_ended_is_asked_until_it_is_dropped() {
+        let child = start("i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done");
+        child.wait(LONG).unwrap().unwrap();
+        assert!(child.cpu_time().unwrap() > Duration::ZERO);
     }
 
     #[test]

@@ -54,7 +54,7 @@ mod worker;
 pub use affinity::{allowed as allowed_cpus, bind_all, bind_process};
 pub use bursts::{BusBurst, BusBursts, lock_bus_in_bursts};
 pub use chase::Chase;
-pub use child::{Bound, Ended, spawn_bound};
+pub use child::{Bound, Ended, process_cpu_time, spawn_bound};
 pub use duty::{Duty, Step};
 pub use error::PressureError;
 pub use hugepages::HugePages;

@@ -1,5 +1,6 @@
 //! What the kernel counts of a process and its children, or of a control group.
 
+use quell_pressure::process_cpu_time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -130,15 +131,9 @@ fn descend(pid: u32, found: &mut BTreeSet<u32>) {
     }
 }
 
-/// Of all live threads; those that ended are missing, which matters only to who starts many.
+/// Of all threads, also of those that ended: who does its work in threads has none left at the end.
 pub(super) fn cpu_ns(pid: u32) -> Option<u64> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let of = |task: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let times: Vec<u64> = tasks.flatten().filter_map(of).collect();
-    (!times.is_empty()).then(|| times.iter().sum())
+    u64::try_from(process_cpu_time(pid)?.as_nanos()).ok()
 }
 
 fn cgroup_cpu(folder: &Path) -> Option<Duration> {

@@ -1,6 +1,6 @@
 //! A command that ends, repeated: its speed is whole runs by time.
 
-use super::{Metric, Speed, Subject, group};
+use super::{Metric, Speed, Subject};
 use crate::ProfileError;
 use quell_pressure::{Bound, Ended, Stop, spawn_bound};
 use quell_types::CpuSet;
@@ -23,7 +23,8 @@ pub struct Repeated {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) wall: Duration,
-    /// Of the process itself, without its children.
+    /// Of the process, all threads; none where children did part of the work, whose time is told in
+    /// hundredths of a second only.
     pub(super) cpu: Option<Duration>,
 }
 
@@ -44,7 +45,8 @@ impl Repeated {
             let wall = begun.elapsed();
             if let Some(ended) = waited {
                 success(&self.words, ended, wall)?;
-                return Ok(Run { wall, cpu: group::cpu_ns(child.id()).map(Duration::from_nanos) });
+                let alone = !had_children(child.id());
+                return Ok(Run { wall, cpu: child.cpu_time().filter(|_| alone) });
             }
             if self.stop.requested() {
                 return Err(ProfileError::Stopped);
@@ -54,6 +56,14 @@ impl Repeated {
             }
         }
     }
+}
+
+/// Whether a process, not reaped yet, has waited for children of its own: whoever ran had page faults,
+/// which it then counts as theirs (`cminflt` of `/proc/PID/stat`).
+fn had_children(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    after_name.split(' ').nth(8).is_some_and(|faults| faults != "0")
 }
 
 /// Starts a command, its input empty and its errors unheard.
@@ -128,6 +138,15 @@ mod tests {
         let mut sleeper = repeated("sleep 0.05");
         let speed = sleeper.speed(Duration::from_millis(60)).unwrap();
         assert!(speed.by_wall > 0.0 && speed.by_wall < 20.0, "{speed:?}");
+    }
+
+    #[test]
+    fn cpu_time_is_told_of_who_works_alone() {
+        let looped = "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done";
+        let alone = repeated(looped).speed(Duration::from_millis(1)).unwrap();
+        assert!(alone.by_cpu.is_some_and(|by_cpu| by_cpu >= alone.by_wall), "{alone:?}");
+        let by_child = repeated(&format!("sh -c '{looped}'; true"));
+        assert_eq!(by_child.run().unwrap().cpu, None, "the work was another's");
     }
 
     #[test]
