@@ -132,7 +132,7 @@ pub fn process_cpu_time(pid: u32) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock of a process is named by its number as `clock_getcpuclockid(3)` does; the call
     // writes the time that is given to it and nothing else, and fails where there is no such process.
-    let told = unsafe { libc::clock_gettime(!pid << 3 | SCHEDULED, &raw mut time) };
+    let told = unsafe { libc::clock_gettime((!pid << 3) | SCHEDULED, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).ok()?;
     (told == 0).then(|| Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
