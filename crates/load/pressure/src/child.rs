@@ -126,15 +126,17 @@ impl Bound {
 /// be asked as long as the process is not reaped. None if there is no such process.
 #[must_use]
 pub fn process_cpu_time(pid: u32) -> Option<Duration> {
-    /// All that its threads ran, to the nanosecond (the kernel's `CPUCLOCK_SCHED`).
-    const SCHEDULED: libc::clockid_t = 2;
-    let pid = libc::clockid_t::try_from(pid).ok().filter(|&pid| pid > 0)?;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock of a process is named by its number as `clock_getcpuclockid(3)` does; the call
-    // writes the time that is given to it and nothing else, and fails where there is no such process.
-    let told = unsafe { libc::clock_gettime((!pid << 3) | SCHEDULED, &raw mut time) };
-    let seconds = u64::try_from(time.tv_sec).ok()?;
-    (told == 0).then(|| Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)))
+    // 0 would be the caller itself.
+    let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: each call writes what it is given, the clock's name and the time, and nothing else; both fail
+    // where there is no such process.
+    let told = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    let (seconds, nanos) = (u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?);
+    told.then(|| Duration::new(seconds, nanos))
 }
 
 impl Drop for Bound {

@@ -31,6 +31,8 @@ pub struct ProcessInfo {
     pub start_ns: u64,
     /// CPU time of all its threads in nanoseconds (10 ms steps).
     pub cpu_ns: u64,
+    /// Minor page faults of children that it has waited for: 0 as long as there were none.
+    pub child_faults: u64,
     /// Its threads, rising.
     pub threads: Vec<u32>,
     /// The groups that it belongs to, one a hierarchy.
@@ -50,6 +52,7 @@ pub(crate) fn read(tree: &Tree, pid: u32) -> Reading<ProcessInfo> {
         parent: stat.parent,
         start_ns: stat.start_ticks.saturating_mul(TICK_NS),
         cpu_ns: stat.cpu_ticks.saturating_mul(TICK_NS),
+        child_faults: stat.child_faults,
         threads: tree.numbered(&format!("proc/{pid}/task"), ""),
         cgroups: parse_cgroups(&cgroup),
     })
@@ -64,6 +67,7 @@ pub(crate) struct Stat {
     pub(crate) comm: String,
     pub(crate) state: char,
     pub(crate) parent: u32,
+    pub(crate) child_faults: u64,
     pub(crate) cpu_ticks: u64,
     pub(crate) start_ticks: u64,
 }
@@ -81,6 +85,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
         comm: comm.to_owned(),
         state: field(3)?.chars().next()?,
         parent: field(4)?.parse().ok()?,
+        child_faults: number(11)?,
         cpu_ticks: number(14)?.saturating_add(number(15)?),
         start_ticks: number(22)?,
     })

@@ -63,8 +63,9 @@ impl Group {
             Group::Cgroup(folder) => cgroup_cpu(folder),
             Group::Process(_) => {
                 let times = self.processes().ok()?;
-                let known: Vec<u64> = times.iter().filter_map(|pid| cpu_ns(*pid)).collect();
-                (!known.is_empty()).then(|| Duration::from_nanos(known.iter().sum()))
+                let known: Vec<Duration> =
+                    times.iter().filter_map(|pid| process_cpu_time(*pid)).collect();
+                (!known.is_empty()).then(|| known.iter().sum())
             }
         }
     }
@@ -129,11 +130,6 @@ fn descend(pid: u32, found: &mut BTreeSet<u32>) {
             .filter_map(|pid| pid.parse().ok())
             .for_each(|p| descend(p, found));
     }
-}
-
-/// Of all threads, also of those that ended: who does its work in threads has none left at the end.
-pub(super) fn cpu_ns(pid: u32) -> Option<u64> {
-    u64::try_from(process_cpu_time(pid)?.as_nanos()).ok()
 }
 
 fn cgroup_cpu(folder: &Path) -> Option<Duration> {

@@ -3,6 +3,7 @@
 use super::{Metric, Speed, Subject};
 use crate::ProfileError;
 use quell_pressure::{Bound, Ended, Stop, spawn_bound};
+use quell_topology::Machine;
 use quell_types::CpuSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -58,12 +59,9 @@ impl Repeated {
     }
 }
 
-/// Whether a process, not reaped yet, has waited for children of its own: whoever ran had page faults,
-/// which it then counts as theirs (`cminflt` of `/proc/PID/stat`).
+/// Whether a process, not reaped yet, has waited for children of its own: whoever ran had page faults.
 fn had_children(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    after_name.split(' ').nth(8).is_some_and(|faults| faults != "0")
+    Machine::new("/").process(pid).is_ok_and(|process| process.child_faults > 0)
 }
 
 /// Starts a command, its input empty and its errors unheard.
