@@ -33,6 +33,7 @@ fn main() -> Result<(), ProfileError> {
             budget: Duration::from_secs(4),
         }),
         yardsticks: true,
+        witnesses: true,
         seats,
         pressure: Options::new(Resource::Integer),
     };

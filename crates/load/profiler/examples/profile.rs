@@ -32,6 +32,7 @@ fn main() -> Result<(), ProfileError> {
         threshold: 0.95,
         effort: None,
         yardsticks: !quick,
+        witnesses: !quick,
         seats,
         pressure,
     };

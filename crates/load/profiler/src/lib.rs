@@ -47,7 +47,7 @@ pub use error::ProfileError;
 pub use machine::Machine;
 pub use profile::{
     Animal, Class, CurvePoint, PROFILE_SCHEMA, Profile, ProfileOptions, QUICK, ToleratedAt,
-    Workload, profile, scope, yardstick,
+    Witness, Workload, profile, scope, yardstick,
 };
 pub use search::{LEAST, MOST, Search, Verdict, verdict};
 pub use stats::Estimate;

@@ -91,7 +91,7 @@ fn of_interest(resource: Resource, speed: Speed) -> f64 {
         Resource::NetworkBandwidth | Resource::StorageBandwidth | Resource::StorageCapacity => {
             speed.by_wall
         }
-        _ => speed.by_cpu.unwrap_or(speed.by_wall),
+        _ => speed.of_cpu(),
     }
 }
 

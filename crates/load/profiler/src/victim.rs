@@ -5,6 +5,7 @@ use crate::stats::Resampler;
 use crate::{Metric, ProfileError, Speed, Subject};
 use quell_pressure::{Stop, bind_all};
 use quell_types::CpuSet;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -16,6 +17,8 @@ const LINE_WORDS: usize = 16;
 const PATIENCE: u32 = 500;
 /// Steps between two looks at the flags.
 const BATCH: u64 = 2000;
+/// Words of a stream between them: some tens of microseconds.
+const STREAMED: usize = 128 << 10;
 
 /// A cycle of cache lines in random order: each step waits for the one before.
 #[derive(Clone, Debug)]
@@ -73,9 +76,25 @@ pub struct Victim {
     stop: Stop,
 }
 
+/// What a victim did until a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Count {
+    work: u64,
+    cpu: Duration,
+}
+
+impl Count {
+    /// Work by its own CPU time since then; none if it had no CPU.
+    pub(crate) fn rate_since(self, then: Count) -> Option<f64> {
+        let ran = self.cpu.saturating_sub(then.cpu).as_secs_f64();
+        (ran > 0.0).then(|| self.work.wrapping_sub(then.work) as f64 / ran)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     work: AtomicU64,
+    cpu_ns: AtomicU64,
     rests: AtomicBool,
     over: AtomicBool,
 }
@@ -113,6 +132,12 @@ impl Victim {
         is_ready.recv().map_err(gone)??;
         Ok(Victim { name, shared, thread: Some(thread), stop: stop.clone() })
     }
+
+    /// What it did until now.
+    pub(crate) fn count(&self) -> Count {
+        let cpu = Duration::from_nanos(self.shared.cpu_ns.load(Relaxed));
+        Count { work: self.shared.work.load(Relaxed), cpu }
+    }
 }
 
 /// One batch of work a call; gives its amount.
@@ -130,9 +155,9 @@ fn worker(habit: Habit) -> Box<dyn FnMut() -> u64> {
             let words = vec![1u64; bytes / 8];
             let mut at = 0;
             Box::new(move || {
-                let part = &words[at..(at + 8192).min(words.len())];
+                let part = &words[at..(at + STREAMED).min(words.len())];
                 std::hint::black_box(part.iter().fold(0u64, |sum, word| sum.wrapping_add(*word)));
-                at = if at + 8192 >= words.len() { 0 } else { at + 8192 };
+                at = if at + STREAMED >= words.len() { 0 } else { at + STREAMED };
                 part.len() as u64 * 8
             })
         }
@@ -146,8 +171,15 @@ fn live(shared: &Shared, work: &mut dyn FnMut() -> u64) {
         } else {
             let done = work();
             shared.work.fetch_add(done, Relaxed);
+            shared.cpu_ns.store(cpu_ns(), Relaxed);
         }
     }
+}
+
+/// CPU time of the calling thread.
+fn cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec.unsigned_abs() * 1_000_000_000 + used.tv_nsec.unsigned_abs()
 }
 
 impl Drop for Victim {
@@ -171,13 +203,14 @@ impl Subject for Victim {
 
     fn speed(&mut self, length: Duration) -> Result<Speed, ProfileError> {
         self.wake()?;
-        let (begun, before) = (Instant::now(), self.shared.work.load(Relaxed));
+        let (begun, before) = (Instant::now(), self.count());
         for _ in 0..PATIENCE {
             crate::desk::pause(length, &self.stop)?;
-            let work = self.shared.work.load(Relaxed).wrapping_sub(before);
+            let now = self.count();
+            let work = now.work.wrapping_sub(before.work);
             if work > 0 {
                 let by_wall = work as f64 / begun.elapsed().as_secs_f64();
-                return Ok(Speed { by_wall, by_cpu: None });
+                return Ok(Speed { by_wall, by_cpu: now.rate_since(before) });
             }
         }
         Err(ProfileError::Stalled(self.name.clone()))

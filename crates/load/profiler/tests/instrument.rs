@@ -6,7 +6,7 @@
 use quell_pressure::{Options, Resource, Stop, allowed_cpus};
 use quell_profiler::{
     Effort, Habit, ProfileError, ProfileOptions, Seats, Subject, ValidateOptions, Validation,
-    Victim, at_desk, profile, validate,
+    Victim, Witness, at_desk, profile, validate,
 };
 use quell_topology::Machine;
 use std::time::{Duration, Instant};
@@ -37,6 +37,7 @@ fn options(only: &[Resource], seats: Seats) -> ProfileOptions {
         threshold: 0.95,
         effort: Some(SHORT),
         yardsticks: true,
+        witnesses: true,
         seats,
         pressure,
     }
@@ -86,12 +87,24 @@ fn a_profile_has_every_resource_once() {
         }
         assert!(!found.curves[&resource].is_empty());
     }
+    witnesses_are_heard(&found, &only);
     let text = serde_json::to_string(&found).unwrap();
     let read: quell_profiler::Profile = serde_json::from_str(&text).unwrap();
     assert_eq!(read.caused.len(), found.caused.len());
     for (resource, estimate) in &found.caused {
         // Reading JSON may change the last bit of a number.
         assert!((read.caused[resource].high - estimate.high).abs() < 1e-9, "{resource}");
+    }
+}
+
+/// Beside the workload and beside each kernel at each level; not where a core is shared by time.
+fn witnesses_are_heard(found: &quell_profiler::Profile, pressed: &[Resource]) {
+    let parted = !found.same_core;
+    assert_eq!(found.witnesses.is_empty(), !parted);
+    assert!(found.witnesses.values().all(|kept| kept.value > 0.0), "{:?}", found.witnesses);
+    for resource in pressed.iter().filter(|_| parted) {
+        let heard = &found.bubbles[resource];
+        assert!(Witness::ALL.iter().all(|w| heard[w].len() == 2), "{resource}: {heard:?}");
     }
 }
 

@@ -114,7 +114,7 @@ fn predicted(args: &Args) -> anyhow::Result<()> {
         }
     }
     // The form that did best where it was measured (docs/experiments/prediction.md).
-    let model = Model::plain(Form::Max);
+    let model = Model::plain(Form::Mixture);
     let mut pairs = Vec::new();
     for a in 0..profiles.len() {
         for b in (0..profiles.len()).filter(|b| *b != a) {
@@ -161,6 +161,7 @@ fn checked(args: &Args, list: &PathBuf) -> anyhow::Result<()> {
             budget: PROFILING / args.passes as u32,
         }),
         yardsticks: true,
+        witnesses: true,
         seats,
         pressure: args.measure.pressure(),
     };

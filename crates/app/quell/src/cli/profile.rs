@@ -47,7 +47,8 @@ pub(crate) struct Args {
     /// What counts as progress: auto, runs, lines, bytes, or a text that printed lines hold.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     progress: Progress,
-    /// Measures also how the kernels fare beside themselves, which predictions need.
+    /// Measures also how the kernels fare beside themselves, and what witnesses (two chases and a stream)
+    /// lose beside kernels and workload, which predictions need.
     #[arg(long)]
     yardsticks: bool,
     #[command(flatten)]
@@ -136,6 +137,7 @@ fn measured(args: &Args) -> anyhow::Result<Profile> {
         threshold: args.threshold,
         effort: args.who.service.map(|_| FOR_TAILS),
         yardsticks: args.yardsticks,
+        witnesses: args.yardsticks,
         seats,
         pressure: args.measure.pressure(),
     };

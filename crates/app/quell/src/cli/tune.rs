@@ -124,6 +124,7 @@ impl Bench<'_> {
             threshold: 0.95,
             effort: Some(EFFORT),
             yardsticks: false,
+            witnesses: false,
             seats,
             pressure: args.measure.pressure(),
         };

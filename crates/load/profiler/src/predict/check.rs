@@ -133,7 +133,10 @@ fn profiles(desk: &mut Desk<'_>) -> Result<Vec<Profile>, ProfileError> {
     let tries = until_clean(&mut Programs { desk }, count, LIMITS)?;
     let mut found: Vec<Profile> = tries.into_iter().map(|one| one.found).collect();
     if let Some((first, others)) = found.split_first_mut() {
-        others.iter_mut().for_each(|one| one.yardsticks.clone_from(&first.yardsticks));
+        for one in others {
+            one.yardsticks.clone_from(&first.yardsticks);
+            one.bubbles.clone_from(&first.bubbles);
+        }
     }
     Ok(found)
 }

@@ -1,8 +1,10 @@
 //! Predictions beside measurements. Pure.
 //!
-//! What is learnt (forms, weights, means) is learnt from pairs that the host did not disturb, as far as
+//! Where profiles have witnesses a pair is predicted as a mixture, which learns nothing from pairs; else by
+//! the form that does best on others. What is learnt (forms, weights, means) is learnt from pairs that the host did not disturb, as far as
 //! there are any; predicted and judged are all.
 
+use super::mixture::{Part, mixed, parts};
 use super::model::{Bound, Losses, losses, scores};
 use super::{Form, FormError, Model, PREDICT_SCHEMA, Pair, PredictReport, Prediction, Undisturbed};
 use crate::stats::Estimate;
@@ -32,16 +34,16 @@ pub(super) fn compare(
     measured: &[Together],
     machine: Machine,
 ) -> PredictReport {
-    let x = |t: &Together, bound| mean_losses(profiles, (t.a, t.b), bound);
+    let x = |t: &Together, bound| views(profiles, (t.a, t.b), bound);
     let clean = |t: &&Together| !t.disturbed || measured.iter().all(|t| t.disturbed);
     let learnt: Vec<Together> = measured.iter().filter(clean).cloned().collect();
     let known: Vec<Known> =
         learnt.iter().map(|t| (t.a, t.b, x(t, Bound::Middle), t.lost.value)).collect();
     let one = |t: &Together| {
-        let others = others(&known, t.a, t.b);
-        let form = best_form(&others);
+        let (others, seen) = (others(&known, t.a, t.b), x(t, Bound::Middle));
+        let form = if seen.mixed.is_some() { Form::Mixture } else { best_form(&others) };
         let model = model(form, &others);
-        let at = |bound| 100.0 * model.loss(&x(t, bound));
+        let at = |bound| 100.0 * x(t, bound).loss(&model);
         let value = at(Bound::Middle);
         let said =
             Prediction { value, low: at(Bound::Low).min(value), high: at(Bound::High).max(value) };
@@ -56,7 +58,9 @@ pub(super) fn compare(
             measured_low: lost.low,
             measured_high: lost.high,
             form,
-            by_resource: in_percent(x(t, Bound::Middle)),
+            by_mixture: seen.mixed.map(|share| 100.0 * share),
+            mixture: mean_parts(profiles, (t.a, t.b)),
+            by_resource: in_percent(seen.losses),
             scores: mean_by_resource(profiles.iter().map(|pass| scores(&pass[t.b]))),
             mean_of_others: mean_of_others(&learnt, t),
             disturbed: t.disturbed,
@@ -65,8 +69,9 @@ pub(super) fn compare(
         }
     };
     let pairs: Vec<Pair> = measured.iter().map(one).collect();
-    let forms =
-        Form::ALL.map(|form| FormError { form, mean_abs_error_points: error_of(form, &known) });
+    let mixes = known.iter().any(|k| k.2.mixed.is_some());
+    let forms = Form::ALL.into_iter().filter(|form| mixes || *form != Form::Mixture);
+    let forms = forms.map(|form| FormError { form, mean_abs_error_points: error_of(form, &known) });
     PredictReport {
         schema: PREDICT_SCHEMA.to_owned(),
         machine,
@@ -81,11 +86,49 @@ pub(super) fn compare(
             pairs.iter().map(|p| (p.measured_high - p.measured_low) / 2.0),
         ),
         pairs_above_10_percent: pairs.iter().filter(|p| p.measured > 10.0).count(),
-        forms: forms.to_vec(),
+        forms: forms.collect(),
         passes: profiles.len(),
         pairs,
         seconds: 0.0,
     }
+}
+
+/// What profiles say of a pair.
+#[derive(Clone, Debug)]
+struct Views {
+    /// What A loses by each resource.
+    losses: Losses,
+    /// What it loses beside B as a mixture of kernels.
+    mixed: Option<f64>,
+}
+
+impl Views {
+    fn loss(&self, model: &Model) -> f64 {
+        let mixed = self.mixed.filter(|_| model.form == Form::Mixture);
+        mixed.unwrap_or_else(|| model.loss(&self.losses))
+    }
+}
+
+/// Means over the passes that tell.
+fn views(passes: &[&[Profile]], (a, b): (usize, usize), bound: Bound) -> Views {
+    let each: Vec<f64> =
+        passes.iter().filter_map(|pass| mixed(&pass[a], &pass[b], bound)).collect();
+    let mixed = (!each.is_empty()).then(|| mean(each.iter().copied()));
+    Views { losses: mean_losses(passes, (a, b), bound), mixed }
+}
+
+/// What B is like: the mean over the passes, which have the same kernels.
+fn mean_parts(passes: &[&[Profile]], (a, b): (usize, usize)) -> Vec<Part> {
+    let each: Vec<Vec<Part>> =
+        passes.iter().filter_map(|pass| parts(&pass[a], &pass[b], Bound::Middle)).collect();
+    let like = |part: &Part| {
+        let same = |other: &&Part| {
+            other.resource == part.resource && other.intensity_percent == part.intensity_percent
+        };
+        let shares = each.iter().filter_map(|pass| pass.iter().find(same).map(|p| p.share));
+        Part { share: mean(shares), ..*part }
+    };
+    each.first().map(|pass| pass.iter().map(like).collect()).unwrap_or_default()
 }
 
 /// What A loses beside B by each resource: the mean over the passes that tell of it.
@@ -125,7 +168,7 @@ fn undisturbed(pairs: &[Pair], names: &[&str], passes: &[&[Profile]]) -> Option<
     })
 }
 
-type Known = (usize, usize, Losses, f64);
+type Known = (usize, usize, Views, f64);
 
 /// The pairs without either of these programs.
 fn others(known: &[Known], a: usize, b: usize) -> Vec<Known> {
@@ -134,13 +177,13 @@ fn others(known: &[Known], a: usize, b: usize) -> Vec<Known> {
 }
 
 fn model(form: Form, known: &[Known]) -> Model {
-    let pairs: Vec<(Losses, f64)> = known.iter().map(|k| (k.2.clone(), k.3)).collect();
+    let pairs: Vec<(Losses, f64)> = known.iter().map(|k| (k.2.losses.clone(), k.3)).collect();
     if form == Form::Weighted { Model::fitted(&pairs) } else { Model::plain(form) }
 }
 
 /// The form with the least error on these pairs, each left out with its programs.
 fn best_form(known: &[Known]) -> Form {
-    let errors = Form::ALL.map(|form| (form, error_of(form, known)));
+    let errors = Form::BY_RESOURCE.map(|form| (form, error_of(form, known)));
     let best = errors.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
     best.map_or(Form::Max, |(form, _)| form)
 }
@@ -149,7 +192,7 @@ fn best_form(known: &[Known]) -> Form {
 fn error_of(form: Form, known: &[Known]) -> f64 {
     let one = |k: &Known| {
         let fitted = if form == Form::Weighted { others(known, k.0, k.1) } else { Vec::new() };
-        100.0 * (model(form, &fitted).loss(&k.2) - k.3).abs()
+        100.0 * (k.2.loss(&model(form, &fitted)) - k.3).abs()
     };
     mean(known.iter().map(one))
 }

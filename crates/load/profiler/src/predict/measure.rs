@@ -184,6 +184,7 @@ mod tests {
             threshold: 0.95,
             effort: None,
             yardsticks: false,
+            witnesses: false,
             seats,
             pressure,
         };

@@ -4,12 +4,14 @@
 mod check;
 mod compare;
 mod measure;
+mod mixture;
 mod model;
 mod report;
 #[cfg(test)]
 mod tests;
 
 pub use check::{CheckOptions, Program, check, programs, rounds_in_a_pass};
+pub use mixture::{Part, mixed, parts};
 pub use model::{Bound, Form, Losses, Model, losses, score, scores};
 pub use report::{FormError, PREDICT_SCHEMA, Pair, PredictReport, Prediction, Undisturbed};
 
@@ -22,10 +24,13 @@ pub fn together(a: &Profile, b: &Profile, model: &Model) -> (Prediction, Predict
 }
 
 /// How much of its speed A loses beside B, in percent. The interval is what the intervals of both
-/// profiles leave open.
+/// profiles leave open. Where the profiles do not tell enough for a mixture, the worst resource counts.
 #[must_use]
 pub fn predict(a: &Profile, b: &Profile, model: &Model) -> Prediction {
-    let at = |bound| 100.0 * model.loss(&losses(a, b, bound));
+    let at = |bound| {
+        let mixture = (model.form == Form::Mixture).then(|| mixed(a, b, bound)).flatten();
+        100.0 * mixture.unwrap_or_else(|| model.loss(&losses(a, b, bound)))
+    };
     let value = at(model::Bound::Middle);
     let low = at(model::Bound::Low).min(value);
     let high = at(model::Bound::High).max(value);

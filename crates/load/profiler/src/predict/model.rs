@@ -49,11 +49,15 @@ pub enum Form {
     Product,
     /// Weights fitted to measured pairs.
     Weighted,
+    /// B as a mixture of kernels (`mixture.rs`), which is no form of these losses.
+    Mixture,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Form; 4] = [Form::Max, Form::Sum, Form::Product, Form::Weighted];
+    pub const ALL: [Form; 5] = [Form::Max, Form::Sum, Form::Product, Form::Weighted, Form::Mixture];
+    /// Those of losses by resource.
+    pub const BY_RESOURCE: [Form; 4] = [Form::Max, Form::Sum, Form::Product, Form::Weighted];
 }
 
 impl fmt::Display for Form {
@@ -63,6 +67,7 @@ impl fmt::Display for Form {
             Form::Sum => "sum",
             Form::Product => "product",
             Form::Weighted => "weighted",
+            Form::Mixture => "mixture",
         })
     }
 }
@@ -98,7 +103,7 @@ impl Bound {
     }
 
     /// Of a speed, which is low where harm is high.
-    fn of_speed(self, speed: &Estimate) -> f64 {
+    pub(super) fn of_speed(self, speed: &Estimate) -> f64 {
         match self {
             Bound::Low => speed.high,
             Bound::Middle => speed.value,
@@ -178,12 +183,12 @@ impl Model {
         Model { form: Form::Weighted, weights }
     }
 
-    /// The loss of speed as a share, 0..1.
+    /// The loss of speed as a share, 0..1; of a mixture, which these losses do not tell, the worst one.
     #[must_use]
     pub fn loss(&self, losses: &Losses) -> f64 {
         let all = || losses.values().copied();
         let loss = match self.form {
-            Form::Max => all().fold(0.0, f64::max),
+            Form::Max | Form::Mixture => all().fold(0.0, f64::max),
             Form::Sum => all().sum(),
             Form::Product => 1.0 - all().map(|loss| 1.0 - loss).product::<f64>(),
             Form::Weighted => weighted(losses, &self.weights),

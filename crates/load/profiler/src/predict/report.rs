@@ -1,6 +1,6 @@
 //! What a check of predictions is, as JSON.
 
-use super::Form;
+use super::{Form, Part};
 use crate::stats::Estimate;
 use crate::{Machine, Watched};
 use quell_pressure::Resource;
@@ -41,6 +41,12 @@ pub struct Pair {
     /// How much B presses on each: the intensity of the bubble that stands for it, in percent.
     #[serde(default)]
     pub scores: BTreeMap<Resource, f64>,
+    /// What A would lose beside B as a mixture of kernels, in percent; null without witnesses.
+    #[serde(default)]
+    pub by_mixture: Option<f64>,
+    /// That mixture: what B is like, and for what share of the time.
+    #[serde(default)]
+    pub mixture: Vec<Part>,
     /// What A's mean loss beside the others would have said.
     pub mean_of_others: f64,
     /// Whether the host ran both CPUs on one core while this was measured, at the last try too.

@@ -5,7 +5,7 @@ use super::compare::{Together, compare};
 use super::measure::Loss;
 use super::{Model, predict};
 use crate::canary::Try;
-use crate::profile::{Class, CurvePoint, PROFILE_SCHEMA, Profile, Workload};
+use crate::profile::{Class, CurvePoint, PROFILE_SCHEMA, Profile, Witness, Workload};
 use crate::stats::Estimate;
 use crate::{Machine, Metric, Watched};
 use quell_pressure::Resource;
@@ -39,6 +39,8 @@ fn program(sensitive: f64, causes: f64) -> Profile {
         caused: BTreeMap::from([(BANDWIDTH, Estimate::exact(causes))]),
         curves: curve(sensitive),
         yardsticks: curve(0.4),
+        witnesses: BTreeMap::new(),
+        bubbles: BTreeMap::new(),
         refreshed_unix_ms: BTreeMap::new(),
         bandwidth: None,
         bandwidth_absent: None,
@@ -93,6 +95,48 @@ fn what_the_model_assumes_is_predicted_exactly() {
     assert_eq!(undisturbed.pairs, 30);
     assert_eq!(undisturbed.mean_abs_error_points, report.mean_abs_error_points);
     assert_eq!(report.mean_abs_error_points_first_tries, None, "nothing was measured twice");
+}
+
+/// A world in which a neighbour is a kernel for a share of the time, and nobody loses in proportion to what
+/// the reporter does.
+#[test]
+fn with_witnesses_a_pair_is_a_mixture_and_needs_no_other_pair() {
+    let share = |program: &Profile| program.caused[&BANDWIDTH].value / 40.0;
+    let at = |hurt: f64| {
+        let point = |intensity_percent, loss| CurvePoint {
+            intensity_percent,
+            speed_frac: Estimate::exact(1.0 - loss),
+        };
+        vec![point(50.0, 0.8 * hurt), point(100.0, hurt)]
+    };
+    let hurt = [(Witness::NearChase, 0.8), (Witness::FarChase, 0.2), (Witness::Stream, 0.4)];
+    let heard = |program: Profile| {
+        let like = share(&program);
+        let lost = 1.0 - program.curves[&BANDWIDTH][1].speed_frac.value;
+        Profile {
+            curves: BTreeMap::from([(BANDWIDTH, at(lost))]),
+            witnesses: hurt.map(|(w, hurt)| (w, Estimate::exact(1.0 - like * hurt))).into(),
+            bubbles: BTreeMap::from([(BANDWIDTH, hurt.map(|(w, hurt)| (w, at(hurt))).into())]),
+            ..program
+        }
+    };
+    let all: Vec<Profile> = all_programs().into_iter().map(heard).collect();
+    let pairs = measured(&all, |_, _| false);
+    let report = compare(&NAMES, &[&all, &all], &pairs, Machine::default());
+    assert!(report.mean_abs_error_points < 0.5, "{}", report.mean_abs_error_points);
+    for pair in &report.pairs {
+        assert_eq!(pair.form, super::Form::Mixture);
+        assert_eq!(pair.by_mixture, Some(pair.predicted));
+        assert!(pair.mixture.iter().all(|part| part.resource == BANDWIDTH), "{pair:?}");
+    }
+    let by_form = |form| report.forms.iter().find(|f| f.form == form).unwrap();
+    let mixture = by_form(super::Form::Mixture).mean_abs_error_points;
+    assert!(mixture < by_form(super::Form::Max).mean_abs_error_points);
+    // Profiles of before have none: then as before.
+    let deaf = all_programs();
+    let report = compare(&NAMES, &[&deaf], &measured(&deaf, |_, _| false), Machine::default());
+    assert!(report.pairs.iter().all(|p| p.by_mixture.is_none() && p.mixture.is_empty()));
+    assert!(report.forms.iter().all(|f| f.form != super::Form::Mixture));
 }
 
 #[test]

@@ -3,11 +3,13 @@
 mod class;
 mod report;
 mod scope;
+mod witness;
 mod yardstick;
 
 pub use class::{Animal, Class};
 pub use report::{CurvePoint, PROFILE_SCHEMA, Profile, ToleratedAt, Workload};
 pub use scope::{QUICK, scope};
+pub use witness::Witness;
 pub use yardstick::yardstick;
 
 use yardstick::watched;
@@ -36,6 +38,9 @@ pub struct ProfileOptions {
     pub effort: Option<Effort>,
     /// Whether the kernels' own curves are measured too, which predictions need.
     pub yardsticks: bool,
+    /// Whether witnesses stand beside the workload, which predictions need; for yardsticks beside the
+    /// kernels too.
+    pub witnesses: bool,
     /// Who sits where.
     pub seats: Seats,
     /// Settings of all kernels: geometry, folder, network peer.
@@ -86,6 +91,9 @@ pub fn profile(
         }
         tell(resource, &profile);
     }
+    if options.witnesses {
+        profile.hear(subject, options, topology, &mut watch, stop)?;
+    }
     subject.wake()?;
     profile.class = Class::of(&profile.worst(), topology);
     profile.saw(&watch);
@@ -106,6 +114,17 @@ fn one(
     watch: &mut Watch,
     stop: &Stop,
 ) -> Result<(Found, Vec<String>), ProfileError> {
+    let running = ready(&kernel(options, resource), topology, stop)?;
+    let effort = options.effort.unwrap_or_else(|| effort(options.quick, resource));
+    let threshold = options.threshold;
+    let mut trial = Trial { subject, pressure: &running, resource, effort, threshold, stop };
+    let found = trial.run(watch)?;
+    let ended = running.finish().map_err(|source| ProfileError::Resource { resource, source })?;
+    Ok((found, ended.notes))
+}
+
+/// The kernel on a resource, on the pressure's CPUs.
+fn kernel(options: &ProfileOptions, resource: Resource) -> Options {
     let mut pressure = options.pressure.clone();
     pressure.resource = resource;
     pressure.cpus = options.seats.pressure.clone();
@@ -113,13 +132,7 @@ fn one(
     if options.quick && pressure.region_bytes.is_none() {
         pressure.region_bytes = Some(QUICK_REGION);
     }
-    let running = ready(&pressure, topology, stop)?;
-    let effort = options.effort.unwrap_or_else(|| effort(options.quick, resource));
-    let threshold = options.threshold;
-    let mut trial = Trial { subject, pressure: &running, resource, effort, threshold, stop };
-    let found = trial.run(watch)?;
-    let ended = running.finish().map_err(|source| ProfileError::Resource { resource, source })?;
-    Ok((found, ended.notes))
+    pressure
 }
 
 fn effort(quick: bool, resource: Resource) -> Effort {

@@ -1,6 +1,6 @@
 //! What a profile is, as JSON.
 
-use super::{Class, ProfileOptions};
+use super::{Class, ProfileOptions, Witness};
 use crate::stats::Estimate;
 use crate::{BandwidthModel, Machine, Metric, Subject, Watched};
 use quell_pressure::Resource;
@@ -69,6 +69,13 @@ pub struct Profile {
     /// Speed of the kernel itself, as a reporter, against the intensity of another one like it: what
     /// turns a loss caused into an intensity.
     pub yardsticks: BTreeMap<Resource, Vec<CurvePoint>>,
+    /// The speed that witnesses keep beside the workload, as a share of that alone.
+    #[serde(default)]
+    pub witnesses: BTreeMap<Witness, Estimate>,
+    /// The same beside each kernel, against its intensity: what turns what witnesses lose into a mixture
+    /// of kernels.
+    #[serde(default)]
+    pub bubbles: BTreeMap<Resource, BTreeMap<Witness, Vec<CurvePoint>>>,
     /// When a tolerated intensity was found anew while the service was guarded, in milliseconds since
     /// 1970; the others are as first measured.
     #[serde(default)]
@@ -111,6 +118,8 @@ impl Profile {
             caused: BTreeMap::new(),
             curves: BTreeMap::new(),
             yardsticks: BTreeMap::new(),
+            witnesses: BTreeMap::new(),
+            bubbles: BTreeMap::new(),
             refreshed_unix_ms: BTreeMap::new(),
             bandwidth: None,
             bandwidth_absent: None,

@@ -107,6 +107,7 @@ mod tests {
             threshold: 0.95,
             effort: None,
             yardsticks: false,
+            witnesses: false,
             seats: Seats { workload, pressure, same_core },
             pressure: Options::new(Resource::Integer),
         }

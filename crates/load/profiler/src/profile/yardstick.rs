@@ -41,7 +41,7 @@ pub fn yardstick(
     watched(resource, options, topology, &mut Watch::off(), stop)
 }
 
-/// Of a curve that was disturbed by the host: it is measured so often.
+/// What was disturbed by the host is measured so often.
 const TRIES: u32 = 3;
 
 /// The same, with an eye on the host.
@@ -69,9 +69,7 @@ pub(super) fn watched(
     pressure.cpus = options.seats.workload.first(options.seats.pressure.len());
     let running = ready(&pressure, topology, stop)?;
     let mut subject = Reporter { running, stop: stop.clone() };
-    let mut tries = 0;
-    loop {
-        tries += 1;
+    let mut measure = || {
         subject.running.turn_to(percent(100.0));
         let mut trial = Trial {
             subject: &mut subject,
@@ -81,14 +79,30 @@ pub(super) fn watched(
             threshold: 0.95,
             stop,
         };
-        let levels = trial.levels(LEVELS)?;
+        let levels = trial.levels(LEVELS);
         subject.running.mute();
+        levels
+    };
+    Ok(points(&until_apart(watch, LEVELS.len() * EFFORT.pairs, &mut measure)?))
+}
+
+/// Measures so many windows, and anew, [`TRIES`] times at most, where a look afterwards says that the host
+/// disturbed them. What measures leaves all at rest.
+pub(super) fn until_apart<T>(
+    watch: &mut Watch,
+    windows: usize,
+    measure: &mut dyn FnMut() -> Result<T, ProfileError>,
+) -> Result<T, ProfileError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let found = measure()?;
         let disturbed = watch.is_on() && watch.since() == Placement::Together;
-        let windows = if disturbed { LEVELS.len() * EFFORT.pairs } else { 0 };
+        let windows = if disturbed { windows } else { 0 };
         let last = !disturbed || tries == TRIES;
         watch.note(windows, if last { windows } else { 0 });
         if last {
-            return Ok(points(&levels));
+            return Ok(found);
         }
     }
 }

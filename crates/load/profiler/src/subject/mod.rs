@@ -64,6 +64,14 @@ pub struct Speed {
     pub by_cpu: Option<f64>,
 }
 
+impl Speed {
+    /// By CPU time, where that is known: what else takes the CPU does not count.
+    #[must_use]
+    pub fn of_cpu(self) -> f64 {
+        self.by_cpu.unwrap_or(self.by_wall)
+    }
+}
+
 /// A workload.
 pub trait Subject {
     /// Its name, for reports.
