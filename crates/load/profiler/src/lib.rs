@@ -4,7 +4,7 @@
 //! | measurement | what it gives | begin reading at |
 //! |---|---|---|
 //! | [`profile()`] | tolerated and caused, one number a resource, with intervals | `trial.rs` |
-//! | [`predict`] | slowdown of two workloads together, from their profiles | `predict/model.rs` |
+//! | [`predict`] | slowdown of two workloads together, from their profiles | `predict/model.rs`, `predict/mixture.rs` |
 //! | [`ProfileStore`] | profiles that are kept, by workload and machine | `store.rs` |
 //! | [`bandwidth()`] | memory traffic of a service by load, cores and ways | `bandwidth.rs` |
 //! | [`tune()`] | what to change first in a program | `tune.rs` |

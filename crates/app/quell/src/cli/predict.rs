@@ -5,7 +5,7 @@ use super::{files, measure};
 use anyhow::Context as _;
 use quell_pressure::Resource;
 use quell_profiler::predict::{
-    CheckOptions, Form, Model, Pair, PredictReport, Prediction, check, predict, programs,
+    CheckOptions, Form, Model, Pair, PredictReport, Prediction, check, form, predict, programs,
     rounds_in_a_pass,
 };
 use quell_profiler::{Effort, Profile, ProfileOptions, Watched, at_desk};
@@ -16,6 +16,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Predicts how much slower workloads are together, from profiles measured apart.
+///
+/// A neighbour is told as the mixture of kernels that costs witnesses (two chases and a stream) what it
+/// costs them; beside it a workload loses that mixture of its own losses.
 ///
 /// Profiles come from quell profile --yardsticks, on one machine: files (--json FILE) or the names
 /// that they are kept by (--store). With --check all pairs of a list of programs are profiled,
@@ -74,6 +77,8 @@ struct Predicted {
     b: String,
     /// The loss of A's speed, in percent.
     predicted: Prediction,
+    /// By what: a mixture where profiles have witnesses, else the worst resource.
+    form: Form,
 }
 
 /// The length of a check's windows.
@@ -113,14 +118,14 @@ fn predicted(args: &Args) -> anyhow::Result<()> {
             );
         }
     }
-    // The form that did best where it was measured (docs/experiments/prediction.md).
-    let model = Model::plain(Form::Mixture);
     let mut pairs = Vec::new();
     for a in 0..profiles.len() {
         for b in (0..profiles.len()).filter(|b| *b != a) {
-            let predicted = predict(&profiles[a], &profiles[b], &model);
+            // The form that did best where it was measured (docs/experiments/prediction.md).
+            let form = form(&profiles[a], &profiles[b]);
+            let predicted = predict(&profiles[a], &profiles[b], &Model::plain(form));
             let name = |i: usize| profiles[i].workload.name.clone();
-            pairs.push(Predicted { a: name(a), b: name(b), predicted });
+            pairs.push(Predicted { a: name(a), b: name(b), predicted, form });
         }
     }
     let found = Predictions { schema: "quell.prediction/1".to_owned(), pairs };

@@ -23,6 +23,13 @@ pub fn together(a: &Profile, b: &Profile, model: &Model) -> (Prediction, Predict
     (predict(a, b, model), predict(b, a, model))
 }
 
+/// What foretells this pair without having seen others: a mixture where the profiles have witnesses, else
+/// the worst resource.
+#[must_use]
+pub fn form(a: &Profile, b: &Profile) -> Form {
+    if mixed(a, b, Bound::Middle).is_some() { Form::Mixture } else { Form::Max }
+}
+
 /// How much of its speed A loses beside B, in percent. The interval is what the intervals of both
 /// profiles leave open. Where the profiles do not tell enough for a mixture, the worst resource counts.
 #[must_use]
