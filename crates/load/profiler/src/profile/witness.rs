@@ -13,7 +13,7 @@ use crate::desk::{pause, ready};
 use crate::stats::{Estimate, estimate};
 use crate::trial::{Effort, Trial};
 use crate::{Habit, ProfileError, Subject, Victim};
-use quell_pressure::{ReporterSizes, Resource, Stop};
+use quell_pressure::{ReporterSizes, Resource, Running, Stop};
 use quell_types::{CpuSet, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,8 +104,10 @@ impl Profile {
         }
         subject.rest()?;
         if options.yardsticks {
+            let mut witnesses = called(&options.seats.workload, topology, stop)?;
             for resource in pressed {
-                let heard = beside_kernel(resource, options, topology, watch, stop)?;
+                let bubble = ready(&kernel(options, resource), topology, stop)?;
+                let heard = beside_kernel(resource, &bubble, &mut witnesses, watch, stop)?;
                 self.bubbles.insert(resource, heard);
             }
         }
@@ -122,25 +124,25 @@ impl Profile {
 
 fn beside_kernel(
     resource: Resource,
-    options: &ProfileOptions,
-    topology: &Topology,
+    pressure: &Running,
+    witnesses: &mut Called,
     watch: &mut Watch,
     stop: &Stop,
 ) -> Result<BTreeMap<Witness, Vec<CurvePoint>>, ProfileError> {
-    let bubble = ready(&kernel(options, resource), topology, stop)?;
     let mut heard = BTreeMap::new();
-    for (witness, mut victim) in called(&options.seats.workload, topology, stop)? {
+    for (witness, victim) in witnesses {
         let mut measure = || {
-            let subject = &mut victim;
-            let (effort, threshold) = (EFFORT, options.threshold);
-            let mut trial = Trial { subject, pressure: &bubble, resource, effort, threshold, stop };
+            let subject: &mut dyn Subject = victim;
+            // Levels are not searched, so there is nothing to keep.
+            let (effort, threshold) = (EFFORT, 1.0);
+            let mut trial = Trial { subject, pressure, resource, effort, threshold, stop };
             let levels = trial.levels(LEVELS);
             victim.rest()?;
             levels
         };
         let windows = LEVELS.len() * EFFORT.pairs;
         let levels: Vec<Level> = until_apart(watch, windows, &mut measure)?;
-        heard.insert(witness, points(&levels));
+        heard.insert(*witness, points(&levels));
     }
     Ok(heard)
 }
