@@ -1,7 +1,9 @@
 //! Predictions beside measurements. Pure.
 //!
 //! Where profiles have witnesses a pair is predicted as a mixture, which learns nothing from pairs; else by
-//! the form that does best on others. What is learnt (forms, weights, means) is learnt from pairs that the host did not disturb, as far as
+//! the form that does best on others.
+//!
+//! What is learnt (forms, weights, means) is learnt from pairs that the host did not disturb, as far as
 //! there are any; predicted and judged are all.
 
 use super::mixture::{Part, mixed, parts};

@@ -17,7 +17,7 @@ const DEVIL_CAUSES: f64 = 10.0;
 /// U-8: who loses more than this beside a devil is a rabbit, in percent.
 const RABBIT_LOSES: f64 = 15.0;
 /// The resources that stand for a devil beside a workload.
-const DEVILISH: [Resource; 3] =
+pub(super) const DEVILISH: [Resource; 3] =
     [Resource::LlcCapacity, Resource::LlcBandwidth, Resource::MemoryBandwidth];
 
 /// Xie and Loh's animals, without the turtle.

@@ -5,7 +5,8 @@
 //! its rest. They count by their own CPU time, so what the measurement takes of that CPU is not the
 //! workload's doing.
 
-use super::yardstick::until_apart;
+use super::class::DEVILISH;
+use super::yardstick::{EFFORT, LEVELS, until_apart};
 use super::{CurvePoint, Profile, ProfileOptions, kernel, points};
 use crate::canary::Watch;
 use crate::curve::Level;
@@ -18,7 +19,6 @@ use quell_types::{CpuSet, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// A program that is hurt in a way of its own.
 #[derive(
@@ -35,20 +35,6 @@ pub enum Witness {
     Stream,
 }
 
-/// What stands beside witnesses, of what CPUs share.
-const BUBBLES: [Resource; 3] =
-    [Resource::LlcCapacity, Resource::LlcBandwidth, Resource::MemoryBandwidth];
-/// At these intensities.
-const LEVELS: &[f64] = &[50.0, 100.0];
-/// Each witness beside a kernel at one intensity.
-const EFFORT: Effort = Effort {
-    window: Duration::from_millis(30),
-    settle: Duration::from_millis(8),
-    grid: LEVELS,
-    pairs: 5,
-    resolution: 100.0,
-    budget: Duration::from_secs(3),
-};
 /// Before a witness is first listened to, so many times as long as after each turn: its cache is cold.
 const WARM_UP: u32 = 8;
 /// Where caches are not told.
@@ -88,7 +74,8 @@ fn called(cpus: &CpuSet, topology: &Topology, stop: &Stop) -> Result<Called, Pro
 
 impl Profile {
     /// Listens to the witnesses beside the workload and, for yardsticks, beside each kernel. Nothing is
-    /// heard of what shares a core by time, or must not be stopped, or was pressed on by none of them.
+    /// heard of what shares a core by time, or must not be stopped, or was pressed on by none of them. The
+    /// workload is at rest in the end.
     pub(super) fn hear(
         &mut self,
         subject: &mut dyn Subject,
@@ -98,7 +85,7 @@ impl Profile {
         stop: &Stop,
     ) -> Result<(), ProfileError> {
         let pressed: Vec<Resource> =
-            BUBBLES.into_iter().filter(|r| self.curves.contains_key(r)).collect();
+            DEVILISH.into_iter().filter(|r| self.curves.contains_key(r)).collect();
         if pressed.is_empty() || options.seats.same_core || !subject.can_rest() {
             return Ok(());
         }
@@ -118,7 +105,7 @@ impl Profile {
             let ratios = until_apart(watch, effort.pairs, &mut measure)?;
             self.witnesses.extend(estimate(&ratios).map(|kept: Estimate| (*witness, kept)));
         }
-        subject.wake()
+        Ok(())
     }
 }
 

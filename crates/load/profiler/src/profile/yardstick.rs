@@ -10,9 +10,10 @@ use quell_pressure::{Resource, Running, Stop};
 use quell_types::Topology;
 use std::time::Duration;
 
-/// Two levels are enough for a line that is nearly straight.
-const LEVELS: &[f64] = &[50.0, 100.0];
-const EFFORT: Effort = Effort {
+/// Two levels are enough for a line that is nearly straight; witnesses stand beside kernels at these, too.
+pub(super) const LEVELS: &[f64] = &[50.0, 100.0];
+/// As long and as often as one of ours is looked at beside a kernel.
+pub(super) const EFFORT: Effort = Effort {
     window: Duration::from_millis(30),
     settle: Duration::from_millis(8),
     grid: LEVELS,
