@@ -56,6 +56,7 @@ mod tests {
             experiments: 2,
             stood_frac: None,
             elsewhere_frac: 0.0,
+            held_back_frac: None,
         };
         let culprits = culprits.iter().map(culprit).collect();
         Finding { slowdown: 1.2, cause: Cause::Neighbour, culprits, evidence: vec![] }

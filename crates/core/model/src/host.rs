@@ -43,6 +43,7 @@ impl HostCounters {
             temperature: reading.temperature.clone(),
             cpu_busy: self.cpu_busy(time, reading),
             lock_traps: reading.lock_traps.clone(),
+            gauge: reading.gauge.clone(),
         }
     }
 

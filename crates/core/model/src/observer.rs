@@ -156,6 +156,9 @@ impl Observer {
                 let rates = self.host.bus_locks(sample.time, &sample.host);
                 Arc::make_mut(seen).bus_locks_per_s = rates;
             }
+            if !left_out(&sample.host.gauge) {
+                Arc::make_mut(seen).gauge = sample.host.gauge.clone();
+            }
             return seen.clone();
         }
         let seen = Arc::new(self.host.observe(sample.time, &sample.host));

@@ -1,8 +1,8 @@
 //! What a policy sees: rates and windows, derived from samples by the model.
 
 use crate::{
-    BurstTrace, BytesPerSecond, Celsius, CompanyReading, Cpus, ExperimentTrace, Fraction, Knob,
-    Link, ProbeTrace, Reading, Setting, TaskRecord, Tenant, Time, Watts,
+    BurstTrace, BytesPerSecond, Celsius, CompanyReading, Cpus, ExperimentTrace, Fraction,
+    GaugeReading, Knob, Link, ProbeTrace, Reading, Setting, TaskRecord, Tenant, Time, Watts,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,10 @@ pub struct HostObservation {
     /// Split and bus locks of each tenant that the kernel told of, since its log was first read
     /// (see [`HostReading::lock_traps`](crate::HostReading::lock_traps)).
     pub lock_traps: Reading<BTreeMap<Tenant, u64>>,
+    /// What the kernel's gauge of bus locks has counted, in fast samples too
+    /// (see [`HostReading::gauge`](crate::HostReading::gauge)).
+    #[serde(default = "crate::sample::unrecorded")]
+    pub gauge: Reading<Arc<GaugeReading>>,
 }
 
 /// A shaped link as a policy sees it.

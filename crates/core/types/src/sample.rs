@@ -212,6 +212,22 @@ pub struct HostReading {
     /// in a second: who made any at all, not how many.
     #[serde(default = "unrecorded")]
     pub lock_traps: Reading<BTreeMap<Tenant, u64>>,
+    /// What the kernel's gauge of bus locks has counted. Read in fast samples too.
+    #[serde(default = "unrecorded")]
+    pub gauge: Reading<Arc<GaugeReading>>,
+}
+
+/// How many times as long as multiplications accesses to a core's own second cache took, which bus locks of
+/// other cores hold back and nothing else: samples by slot, two slots to each power of two, since counting
+/// began. Counts wrap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GaugeReading {
+    /// All samples.
+    pub all: Vec<u32>,
+    /// Those in which a task of this tenant had another CPU; who had none is left out.
+    pub beside: BTreeMap<Tenant, Vec<u32>>,
+    /// Those in which a task of nobody here had one.
+    pub others: Vec<u32>,
 }
 
 impl HostReading {
@@ -229,6 +245,7 @@ impl HostReading {
             temperature: Err(gap.clone()),
             cpu_busy_ns: Err(gap.clone()),
             lock_traps: Err(gap.clone()),
+            gauge: Err(gap.clone()),
         }
     }
 }

@@ -3,11 +3,12 @@
 use quell_cgroup::{Group, Layout};
 use quell_ebpf::{CgroupIds, Listener, Options, Probes, ServiceKey, Stood, listening_sockets};
 use quell_types::{
-    CompanyReading, ElsewhereReading, Gap, LogHistogram, Reading, RequestReading, Tenant,
-    WaitReading,
+    CompanyReading, ElsewhereReading, Gap, GaugeReading, LogHistogram, Reading, RequestReading,
+    Tenant, WaitReading,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Probes, or why there are none.
 pub(crate) struct Meter {
@@ -124,6 +125,18 @@ impl Meter {
     pub(crate) fn run_queue(&mut self, slot: &Reading<u32>) -> Reading<LogHistogram> {
         let slot = *slot.as_ref().map_err(Clone::clone)?;
         self.probes()?.read_run_queue(slot)
+    }
+
+    /// What the gauge of bus locks has counted.
+    pub(crate) fn gauge(&mut self) -> Reading<Arc<GaugeReading>> {
+        let counted = self.probes()?.read_gauge()?;
+        let beside = counted.slots.iter().filter(|(_, samples)| samples.iter().any(|n| *n > 0));
+        let named = beside.filter_map(|(slot, samples)| Some((self.names.get(slot)?, samples)));
+        Ok(Arc::new(GaugeReading {
+            beside: named.map(|(name, samples)| (name.clone(), samples.to_vec())).collect(),
+            all: counted.all.to_vec(),
+            others: counted.others.to_vec(),
+        }))
     }
 
     /// From now on it is kept behind whom the tasks of this slot stand.

@@ -5,8 +5,8 @@
 
 use crate::platform::{Platform, Scope};
 use quell_types::{
-    Action, CapabilityReport, CpuBandwidth, Gap, Knob, KnobRange, Reading, Sample, Setting,
-    TenantReading,
+    Action, CapabilityReport, CpuBandwidth, Gap, GaugeReading, Knob, KnobRange, Reading, Sample,
+    Setting, TenantReading,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,20 @@ pub fn time_and_counters_never_go_back<P: Platform>(platform: &mut P) {
                 never_back(&tenant.to_string(), old, reading);
             }
         }
+        if let (Ok(old), Ok(new)) = (&before.host.gauge, &now.host.gauge) {
+            gauge_goes_on(old, new);
+        }
         before = now;
+    }
+}
+
+/// Its counts never fall, and nobody has more samples than there are. (None wraps that soon.)
+fn gauge_goes_on(old: &GaugeReading, new: &GaugeReading) {
+    let fell = old.all.iter().zip(&new.all).any(|(old, new)| new < old);
+    assert!(!fell, "the gauge fell: {old:?} {new:?}");
+    for beside in new.beside.values().chain([&new.others]) {
+        let more = beside.iter().zip(&new.all).any(|(beside, all)| beside > all);
+        assert!(!more, "more samples beside somebody than in all: {new:?}");
     }
 }
 

@@ -195,6 +195,8 @@ pub struct Machine {
     pub power_sensor: bool,
     /// Whether bus locks can be counted, by CPU and by group.
     pub lock_counter: bool,
+    /// Whether the kernel's gauge of bus locks can be had, which needs no counter.
+    pub lock_gauge: bool,
     /// How long a bus lock holds all memory traffic of a server, in cycles (S-6).
     pub bus_lock_cycles: f64,
     /// Bus locks that the kernel lets all programs make in a second, 1 to 1000, if it limits them

@@ -9,6 +9,7 @@
 mod agenda;
 mod company;
 mod cost;
+mod gauge;
 mod group;
 mod heat;
 mod idle;
@@ -188,6 +189,7 @@ pub(crate) struct World {
     /// The share of the locks that programs would make for which a server's bus has time.
     lock_room: Vec<f64>,
     lock_limit: Option<lock_limit::LockLimit>,
+    pub(crate) gauge: gauge::Gauge,
     socket_ran: Vec<SocketRan>,
     cpu_next: Agenda,
     group_next: Agenda,
@@ -262,6 +264,7 @@ impl World {
             open: vec![1.0; machine.domains()],
             lock_room: vec![1.0; machine.servers as usize],
             lock_limit: machine.bus_lock_limit.map(lock_limit::LockLimit::new),
+            gauge: gauge::Gauge::default(),
             socket_ran: vec![SocketRan::default(); sockets],
             cpu_next: Agenda::new(cpus),
             group_next: Agenda::new(0),

@@ -26,6 +26,7 @@
  */
 #include "bpf.h"
 #include "groups.h"
+#include "histogram.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -50,6 +51,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 const volatile __u32 online = 0;
 
 #include "company.h"
+#include "gauge.h"
 
 struct task {
 	__u64 cgroup;
@@ -71,6 +73,7 @@ struct line {
 struct cpu {
 	__u32 pid; /* of the task that runs */
 	__u32 runs; /* one more than the number of the victim that it belongs to */
+	__u64 gauged; /* when a sample was taken here last */
 	struct line lines[VICTIMS];
 	struct mark marks[VICTIMS];
 };
@@ -197,29 +200,70 @@ static __always_inline __u32 row_of(struct task *task)
 	return !task || task->group == UNTRACKED ? OTHERS : (task->group & SLOT_MASK) + SLOT_0;
 }
 
-/* The row of who has one of the other CPUs, drawn by lot. */
-static __always_inline struct blame *elsewhere(__u32 number)
+/* The row of who has a CPU. */
+static __always_inline __u32 row_on(__u32 number)
 {
-	__u32 other = number + 1, row = OTHERS, at;
+	struct cpu *cpu = bpf_map_lookup_elem(&rq_cpus, &number);
 	struct task *task;
-	struct cpu *cpu;
+	__u32 at;
+
+	if (!cpu || !cpu->pid)
+		return NOBODY;
+	at = cpu->pid & (TASKS - 1);
+	task = bpf_map_lookup_elem(&rq_tasks, &at);
+	return task && task->pid == cpu->pid ? row_of(task) : OTHERS;
+}
+
+/* One of the other CPUs, drawn by lot. */
+static __always_inline __u32 another(__u32 number)
+{
+	__u32 other = number + 1;
 
 	if (online > 2)
 		other += bpf_get_prandom_u32() % (online - 1);
-	if (other >= online)
-		other -= online;
-	cpu = bpf_map_lookup_elem(&rq_cpus, &other);
-	if (!cpu)
-		return 0;
-	at = cpu->pid & (TASKS - 1);
-	if (cpu->pid) {
-		task = bpf_map_lookup_elem(&rq_tasks, &at);
-		if (task && task->pid == cpu->pid)
-			row = row_of(task);
-	} else {
-		row = NOBODY;
-	}
+	return other >= online ? other - online : other;
+}
+
+/* The row of who has one of the other CPUs, drawn by lot. */
+static __always_inline struct blame *elsewhere(__u32 number)
+{
+	__u32 row = row_on(another(number));
+
 	return bpf_map_lookup_elem(&rq_blame, &row);
+}
+
+/* Takes a sample, if the last one here is long enough ago, and puts it down to those who have other CPUs. */
+static __always_inline void take_sample(struct cpu *cpu, __u32 number, __u64 now)
+{
+	struct lines *lines;
+	__u64 from, between, to, at;
+	__u32 slot, other;
+
+	if (!gauge_ns || online < 2 || now - cpu->gauged < gauge_ns)
+		return;
+	cpu->gauged = now;
+	lines = bpf_map_lookup_elem(&rq_lines, &number);
+	if (!lines)
+		return;
+	at = read_lines(lines, 0);
+	from = bpf_ktime_get_ns();
+	at = read_lines(lines, at & (REACH - APART));
+	between = bpf_ktime_get_ns();
+	at = multiply(between | 1);
+	to = bpf_ktime_get_ns();
+	slot = slot_of_ratio(between - from, to - between);
+	put_down(NOBODY, slot, to);
+	other = another(number);
+	for (int i = 0; i < LOOKED_AT; i++) {
+		if (i >= online - 1)
+			break;
+		if (other == number)
+			other = other + 1 >= online ? 0 : other + 1;
+		at = row_on(other);
+		if (at != NOBODY)
+			put_down(at, slot, to);
+		other = other + 1 >= online ? 0 : other + 1;
+	}
 }
 
 /* Puts what was stood here down to the row of who ran, and that behind `others` of who ran elsewhere. */
@@ -319,6 +363,7 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	if (!config || !cpu || !clocks)
 		return 0;
 	now = clock();
+	take_sample(cpu, number, now);
 	if (prev->pid) {
 		task = entry_of(prev, config);
 		row = row_of(task);

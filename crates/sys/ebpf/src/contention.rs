@@ -7,7 +7,7 @@ use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::{BtfTracePoint, FEntry, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use quell_types::Beside;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most slots that can be watched at once.
 pub const MAX_VICTIMS: usize = 8;
@@ -30,6 +30,9 @@ const NOBODY: u32 = 1;
 const SLOT_0: u32 = 2;
 /// Of a group's value in the kernel: its slot below, one more than its number as a victim above.
 const SLOT_BITS: u32 = 16;
+/// Samples of the gauge in a second on all CPUs together: some hundred in a burst of locks, and less than
+/// a thousandth of a CPU.
+const SAMPLES_PER_S: u64 = 500;
 const MOST_SLOTS: u32 = (1 << SLOT_BITS) - SLOT_0;
 
 /// How long the tasks of a watched slot stood ready to run behind whom, in nanoseconds since they
@@ -74,6 +77,21 @@ pub struct Company {
     pub nobody: Beside,
 }
 
+/// Slots of a count of the gauge.
+pub const GAUGE_SLOTS: usize = 32;
+
+/// How many times as long as multiplications accesses to a core's second cache took, by samples: in eighths,
+/// two slots to each power of two. A sample counts once for each who had another CPU then. Counts wrap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// All samples.
+    pub all: [u32; GAUGE_SLOTS],
+    /// Those beside each slot that is used.
+    pub slots: BTreeMap<u32, [u32; GAUGE_SLOTS]>,
+    /// Those beside tasks that are in no tracked group.
+    pub others: [u32; GAUGE_SLOTS],
+}
+
 /// `struct blame` of bpf/contention.bpf.c: stood behind, ran beside, sent, stood while it ran elsewhere,
 /// each by victim.
 type Blame = [[u64; MAX_VICTIMS]; 4];
@@ -93,6 +111,9 @@ enum Sends {
     Tcp,
 }
 
+/// `struct gauge` of bpf/gauge.h: when it was counted last, in two halves, then samples by slot.
+type Samples = [u32; 2 + GAUGE_SLOTS];
+
 pub(crate) struct Contention {
     ebpf: Ebpf,
     slots: u32,
@@ -102,6 +123,7 @@ pub(crate) struct Contention {
     config: Array<MapData, [u32; 2]>,
     group_map: HashMap<MapData, u64, u32>,
     blame: PerCpuArray<MapData, Blame>,
+    samples: Array<MapData, Samples>,
     /// Or why it is not known what is sent.
     sends: Result<Sends, String>,
     groups: BTreeMap<u64, u32>,
@@ -121,6 +143,10 @@ impl Contention {
         let online = first_online();
         loader.override_global("v1_cpu", &v1_cpu, true);
         loader.override_global("online", &online, true);
+        let gauge_ns = gauge_ns(online);
+        loader.override_global("gauge_ns", &gauge_ns, true);
+        loader.map_max_entries("rq_lines", cpus as u32);
+        loader.map_max_entries("rq_gauge", slots + SLOT_0);
         loader.map_max_entries("rq_cpus", cpus as u32);
         loader.map_max_entries("rq_blame", slots + SLOT_0);
         loader.map_max_entries("rq_groups", slots.max(64));
@@ -137,6 +163,7 @@ impl Contention {
             config: objects::take(&mut ebpf, "rq_config")?,
             group_map: objects::take(&mut ebpf, "rq_groups")?,
             blame: objects::take(&mut ebpf, "rq_blame")?,
+            samples: objects::take(&mut ebpf, "rq_gauge")?,
             sends,
             groups: BTreeMap::new(),
             victims: Vec::new(),
@@ -267,6 +294,19 @@ impl Contention {
         Ok(Stood { behind_ns, others_ns, nobody_ns, elsewhere, company })
     }
 
+    /// How long accesses took beside whom, since the programs were loaded.
+    pub(crate) fn gauge(&self) -> Result<Gauge, EbpfError> {
+        let of = |row: u32| {
+            let samples = self.samples.get(&row, 0).map_err(EbpfError::map("rq_gauge"))?;
+            let counts: [u32; GAUGE_SLOTS] = std::array::from_fn(|slot| samples[2 + slot]);
+            Ok(counts)
+        };
+        let used: BTreeSet<u32> = self.groups.values().copied().collect();
+        let one = |slot: u32| Ok((slot, of(slot + SLOT_0)?));
+        let slots = used.into_iter().map(one).collect::<Result<_, EbpfError>>()?;
+        Ok(Gauge { all: of(NOBODY)?, slots, others: of(OTHERS)? })
+    }
+
     fn row(&self, row: u32, victim: usize) -> Result<Row, EbpfError> {
         let values = self.blame.get(&row, 0).map_err(EbpfError::map("rq_blame"))?;
         let add = |sum: u64, more: u64| sum.wrapping_add(more);
@@ -274,6 +314,12 @@ impl Contention {
         let beside = Beside { cpu_ns: all(1), sends: all(2) };
         Ok(Row { behind_ns: all(0), beside, elsewhere_ns: all(3) })
     }
+}
+
+/// Time between two samples of the gauge on one of so many CPUs; 0 where there is nothing to see: nobody
+/// else has split locks.
+fn gauge_ns(cpus: u32) -> u64 {
+    if cfg!(target_arch = "x86_64") { u64::from(cpus) * 1_000_000_000 / SAMPLES_PER_S } else { 0 }
 }
 
 /// CPUs that are online, if they are the first ones; else 0.

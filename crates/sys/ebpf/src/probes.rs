@@ -1,6 +1,6 @@
 //! All probes behind one door.
 
-use crate::contention::{Contention, Stood};
+use crate::contention::{Contention, Gauge, Stood};
 use crate::error::{EbpfError, chain};
 use crate::meter::MeterCounters;
 use crate::packets::{Limits, Packets};
@@ -227,6 +227,18 @@ impl Probes {
             Some(Ok(contention)) => contention.read(slot).map_err(gap),
             Some(Err(why)) => Err(Gap::absent(why.clone())),
             None => Err(Gap::absent("no slot is watched")),
+        }
+    }
+
+    /// How long accesses take beside whom, since the first slot was watched: a gap before.
+    ///
+    /// # Errors
+    /// A gap where nothing is watched, or the programs could not be loaded.
+    pub fn read_gauge(&self) -> Reading<Gauge> {
+        match &self.contention {
+            Some(Ok(contention)) => contention.gauge().map_err(gap),
+            Some(Err(why)) => Err(Gap::absent(why.clone())),
+            None => Err(Gap::not_yet("no service is watched")),
         }
     }
 

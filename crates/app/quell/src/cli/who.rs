@@ -199,6 +199,7 @@ mod tests {
             share_frac: 0.9,
             stood_frac: None,
             elsewhere_frac: 0.0,
+            held_back_frac: None,
         };
         let report = report(Some(Cause::Neighbour), vec![culprit]);
         let text = told(&report);

@@ -89,7 +89,7 @@ pub enum Resource {
     Memory,
     /// CPUs: requests wait, and take no more CPU time.
     Cpu,
-    /// Of the first, the bus, as a reporter tells: locks hold everybody's accesses back.
+    /// Of the first, the bus, as a reporter or the kernel's gauge tells: locks hold everybody's accesses back.
     BusLock,
     /// Likewise, the last-level cache: its room or its bandwidth.
     LastLevelCache,
@@ -144,6 +144,10 @@ pub struct Culprit {
     /// The same for its part in what they stood behind others, while it had another CPU and none was idle.
     #[serde(default)]
     pub elsewhere_frac: f64,
+    /// Of the moments in which it was seen to have another CPU, the share in which accesses to a core's own
+    /// cache were held back: it locks the bus. None where it is not accused of that.
+    #[serde(default)]
+    pub held_back_frac: Option<f64>,
 }
 
 /// What is known of one victim.

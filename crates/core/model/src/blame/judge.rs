@@ -189,6 +189,7 @@ pub(super) fn culprit(
         experiments: belief.experiments,
         stood_frac: None,
         elsewhere_frac: 0.0,
+        held_back_frac: None,
     })
 }
 
@@ -207,6 +208,7 @@ fn stood_behind(evidence: &Evidence<'_>, stood: Vec<Stood>) -> Vec<Culprit> {
         experiments: evidence.latency.belief(&stood.workload).map_or(0, |b| b.experiments),
         stood_frac: Some(stood.crowding.stood_frac),
         elsewhere_frac: stood.crowding.elsewhere_frac,
+        held_back_frac: None,
         workload: stood.workload,
     };
     stood.into_iter().map(one).collect()
@@ -233,6 +235,7 @@ fn crowding(
         experiments: belief.experiments,
         stood_frac: None,
         elsewhere_frac: 0.0,
+        held_back_frac: None,
     })
 }
 
@@ -255,6 +258,7 @@ fn by_signs(
         experiments: 0,
         stood_frac: None,
         elsewhere_frac: 0.0,
+        held_back_frac: None,
     }
 }
 

@@ -43,7 +43,9 @@
 //!
 //! Over what they fight, counters would say. Where there are none a reporter does ([`Signature`]): short
 //! bursts of timed accesses on a CPU that is idle anyway. It names nobody. Where the kernel traps bus locks
-//! it tells who made any ([`Traps`]): that says whom to look at first, and names nobody either.
+//! it tells who made any ([`Traps`]): that says whom to look at first, and names nobody either. Who locks the
+//! bus now is told by a gauge in the kernel ([`Gauge`]), which times accesses that only bus locks hold back,
+//! while this group or that one has the other CPUs; and where the victim suffers then, that names.
 //!
 //! A victim that is slow for moments only is looked at in these, by hypotheses of their own
 //! ([`Pulses`]): what is seen between them would acquit whoever makes them. And what is seen in them
@@ -78,6 +80,7 @@ mod choose;
 mod company;
 mod cpi2;
 mod finding;
+mod gauge;
 mod guilt;
 mod hypothesis;
 mod judge;
@@ -94,6 +97,7 @@ pub use choose::{Candidate, ChooseParams, choose};
 pub use company::{Company, CompanyParams, Told};
 pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
 pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
+pub use gauge::{Gauge, GaugeParams, Locker, Toll, Window};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal, doses};

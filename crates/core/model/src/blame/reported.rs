@@ -91,6 +91,7 @@ mod tests {
             experiments: 3,
             stood_frac: None,
             elsewhere_frac: 0.0,
+            held_back_frac: None,
         };
         let culprits: Vec<Culprit> = resource.into_iter().map(culprit).collect();
         Finding { slowdown: 1.3, cause: Cause::Neighbour, culprits, evidence: vec!["held".into()] }

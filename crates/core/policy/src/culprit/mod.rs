@@ -191,7 +191,8 @@ impl Culprit {
                 // Who works in bursts may rest just now.
                 let (in_bursts, apart_s) = self.who.pulse_of(name).unwrap_or((0.0, 0.0));
                 let used_cpus = used.max(in_bursts);
-                let by_looks = culprit.resource != Resource::Cpu;
+                let seen_otherwise = culprit.held_back_frac.is_some();
+                let by_looks = culprit.resource != Resource::Cpu && !seen_otherwise;
                 let charge = Charge { budget_cpus, used_cpus, apart_s, by_looks };
                 let worse = charges.get(name).is_none_or(|c| budget_cpus < c.budget_cpus);
                 if worse {

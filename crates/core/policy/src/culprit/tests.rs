@@ -151,3 +151,18 @@ fn parameters_out_of_range_are_refused() {
     assert!(bad(|p| p.longest_term_s = 5.0).contains("longest_term_s"));
     assert!(bad(|p| p.victim_weight = 99).contains("victim_weight"));
 }
+
+#[test]
+fn who_locks_the_bus_in_bursts_is_limited_between_them_and_stays_so() {
+    let mut world = world(&[], 5);
+    world.bursts = Some(("d".into(), 8.0));
+    world.run(7.0);
+    assert!(world.standing.quota_cpus("d").is_some(), "limited in the pause after its first burst");
+    world.run(50.0);
+    assert!(world.standing.quota_cpus("d").is_some(), "a pause is no end");
+    world.bursts = None;
+    world.run(120.0);
+    for group in ["a", "b", "c", "d", "e"] {
+        assert_eq!(world.standing.quota_cpus(group), None, "{group}");
+    }
+}

@@ -26,6 +26,7 @@ fn silent_host() -> HostObservation {
         temperature: unset(),
         cpu_busy: unset(),
         lock_traps: unset(),
+        gauge: unset(),
     }
 }
 

@@ -5,8 +5,8 @@ use super::{Standing, at, observe, setup};
 use crate::Policy;
 use quell_model::blame::{Finding, Standing as Status};
 use quell_types::{
-    Beside, ChipTrace, CompanyReading, Experiment, ExperimentTrace, Fraction, Gap, Input, Reading,
-    RequestReading, Setup, Tenant, Wish,
+    Beside, ChipTrace, CompanyReading, Experiment, ExperimentTrace, Fraction, Gap, GaugeReading,
+    Input, Observation, Reading, RequestReading, Setup, Tails, Tenant, Wish,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +31,10 @@ pub(crate) struct World<P> {
     pub(crate) on_its_way: Option<Experiment>,
     /// What the kernel trapped so far.
     pub(crate) lock_traps: Reading<BTreeMap<Tenant, u64>>,
+    /// What the kernel's gauge has counted.
+    pub(crate) gauge: GaugeReading,
+    /// Who locks the bus in bursts, and how many times as long that makes latency.
+    pub(crate) bursts: Option<(Tenant, f64)>,
     /// Inputs of each look, and who was held.
     pub(crate) looks: Vec<(Vec<Input>, Vec<Tenant>)>,
     /// For how long each group was held.
@@ -51,6 +55,8 @@ impl<P: Policy> World<P> {
             standing: Standing::default(),
             on_its_way: None,
             lock_traps: Err(Gap::absent("this kernel traps none")),
+            gauge: GaugeReading { all: vec![0; 32], beside: [].into(), others: vec![0; 32] },
+            bursts: None,
             looks: Vec::new(),
             held_s: BTreeMap::new(),
             tells_company: false,
@@ -134,6 +140,38 @@ impl<P: Policy> World<P> {
         ExperimentTrace { id: experiment.id, chips: chips.collect(), aborted: None }
     }
 
+    /// The gauge has counted a quarter of a second; for two of 22 somebody locked the bus.
+    fn lock(&mut self, seen: &mut Observation) {
+        let burst = self.bursts.clone().filter(|_| self.step % 22 >= 20);
+        let mut count = |name: Option<&str>, slot: usize, samples: u32| {
+            self.gauge.all[slot] += samples;
+            let Some(name) = name else { return };
+            let beside = self.gauge.beside.entry(name.into()).or_insert_with(|| vec![0; 32]);
+            beside[slot] += samples;
+        };
+        count(None, 8, 50);
+        GROUPS.iter().for_each(|name| count(Some(name), 8, 8));
+        let mut p95_s = 5e-3 * (1.0 + 0.1 * f64::from(self.step % 3));
+        if let Some((locker, times)) = &burst {
+            // Held to a twentieth of a CPU it hardly hurts.
+            let free = self.standing.quota_cpus(locker.as_str()).is_none();
+            count(Some(locker.as_str()), 15, if free { 30 } else { 3 });
+            p95_s *= if free { *times } else { 1.0 };
+        }
+        let web = seen.services.get_mut(&"web".into());
+        let tails = Tails {
+            requests: 500,
+            window_s: 0.25,
+            p50_s: 2e-3,
+            p95_s,
+            p99_s: p95_s,
+            p999_s: p95_s,
+            slo_s: p95_s,
+        };
+        web.into_iter().for_each(|web| web.fast_tails = Ok(tails));
+        Arc::make_mut(&mut seen.host).gauge = Ok(Arc::new(self.gauge.clone()));
+    }
+
     pub(crate) fn step(&mut self) {
         let cost_s = self.cost_s(RATE * STEP_S, &[]);
         let played = self.on_its_way.take().map(|experiment| self.trace(&experiment));
@@ -153,6 +191,7 @@ impl<P: Policy> World<P> {
             Ok(Fraction((used_cpus / cpus).min(1.0)));
         seen.interval_s = STEP_S;
         Arc::make_mut(&mut seen.host).lock_traps = self.lock_traps.clone();
+        self.lock(&mut seen);
         seen.experiments.extend(played);
         let proposals = self.policy.step(&self.setup, &seen);
         self.standing.take(&proposals);

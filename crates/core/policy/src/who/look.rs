@@ -1,8 +1,9 @@
 //! Looks: how they go, and those that are on their way.
 
 use super::Who;
-use super::relief::Relief;
-use quell_types::{BatchObservation, Input, Observation, Tenant, Time};
+use super::relief::{RELIEF_CHIP, Relief};
+use quell_model::blame::Candidate;
+use quell_types::{BatchObservation, Input, Knob, Observation, Setup, Tenant, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -41,6 +42,36 @@ impl Who {
         let all = self.victims.values().map(|victim| victim.company_ln(groups));
         let ln = all.fold(0.0, f64::max);
         (ln > 0.0).then(|| Input::new("company_ratio", libm::exp(ln)))
+    }
+
+    /// Long enough for the requests that a side needs; none where even the longest is too short.
+    pub(super) fn chip_us(&self, requests_per_s: f64) -> Option<u64> {
+        let needed_ms = 1e3 * self.params.look_requests / (HELD_CHIPS as f64 * requests_per_s);
+        let most = self.params.longest_chip_ms as f64;
+        (needed_ms <= 2.0 * most)
+            .then(|| (needed_ms.clamp(self.params.chip_ms as f64, most) * 1e3) as u64)
+    }
+
+    /// Those who may be held now: they work, they have a freezer, and their bank pays and keeps so much.
+    pub(super) fn candidates(
+        &self,
+        setup: &Setup,
+        seen: &Observation,
+        held: Duration,
+        kept_s: impl Fn(&Tenant, &BatchObservation) -> f64,
+    ) -> Vec<Candidate> {
+        let saved = self.saved_looks();
+        let may = |(tenant, batch): (&Tenant, &BatchObservation)| {
+            let cpus = batch.cpu.as_ref().ok()?.0;
+            let frozen = Knob::Frozen { tenant: tenant.clone() };
+            let saved = saved.get(tenant).copied().unwrap_or(0.0);
+            let saved_s = saved * RELIEF_CHIP.as_secs_f64() + kept_s(tenant, batch);
+            let needed_s = held.as_secs_f64() + saved_s;
+            let pays = self.held_time.pays(tenant, needed_s);
+            (cpus >= self.params.least_cpus && pays && setup.controls(&frozen))
+                .then(|| Candidate { suspect: tenant.clone(), cpus })
+        };
+        seen.batch.iter().filter_map(may).collect()
     }
 }
 

@@ -13,6 +13,9 @@
 //! and the victim's CPU time per request is compared. Suspects pay for looks from a bank that fills with 1 % of their time, so nobody loses more
 //! than that.
 //!
+//! Who locks the bus the kernel's gauge tells, at once and at no cost to anybody
+//! ([`quell_model::blame::Gauge`]); named is who does so while a service suffers.
+//!
 //! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
 //! (`who/reporters.rs`), at most 1 % of it. Each look takes one along into its hold.
 //!
@@ -94,11 +97,10 @@ pub use params::WhoParams;
 
 use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
-use look::{HELD_CHIPS, Look, bound_us, held};
-use quell_model::blame::{Candidate, Finding, TrapParams, Traps};
+use look::{Look, bound_us, held};
+use quell_model::blame::{Finding, Gauge, GaugeParams, TrapParams, Traps};
 use quell_types::{
-    BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
-    Time, Wish,
+    Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant, Time, Wish,
 };
 use relief::{RELIEF, RELIEF_CHIP, RELIEF_SAMPLE_S, Relief};
 use reporters::Reporters;
@@ -127,6 +129,7 @@ pub struct Who {
     clean: bool,
     reporters: Reporters,
     traps: Traps,
+    gauge: Gauge,
 }
 
 impl Who {
@@ -159,6 +162,7 @@ impl Who {
             known: BTreeSet::new(),
             clean: true,
             traps: Traps::new(TrapParams::default()),
+            gauge: Gauge::new(GaugeParams::default()),
         }
     }
 
@@ -174,6 +178,7 @@ impl Who {
         self.known.insert(suspect.clone());
         self.reporters.forget(suspect);
         self.traps.forget(suspect);
+        self.gauge.forget(suspect);
     }
 
     fn learn(&mut self, setup: &Setup, seen: &Observation) {
@@ -186,6 +191,7 @@ impl Who {
         self.hope(seen);
         let patient = self.may_relieve(setup);
         self.traps.learn(seen.time, &seen.host.lock_traps);
+        self.gauge.learn(seen.time, &seen.host.gauge, &cpus);
         self.victims.retain(|name, _| seen.services.contains_key(name));
         for (name, service) in &seen.services {
             if service.present.is_err() || service.restarted {
@@ -202,6 +208,7 @@ impl Who {
             }
             seen.experiments.iter().for_each(|trace| victim.take(trace, seen, service));
             victim.feel(seen, service, &cpus);
+            victim.pay(self.gauge.window(), service);
             // Another law's looks are known of when they end.
             if self.playing.is_some() || !seen.experiments.is_empty() {
                 victim.interrupt();
@@ -215,7 +222,7 @@ impl Who {
         let lockers = self.lockers(&suspects);
         for (name, victim) in &mut self.victims {
             if let Some(service) = seen.services.get(name) {
-                victim.judge(seen, service, &cpus, &lockers);
+                victim.judge(seen, service, &cpus, (&lockers, &self.gauge));
             }
         }
     }
@@ -287,36 +294,6 @@ impl Who {
         self.playing = Some(look);
         self.next_id += 1;
         self.proposal(seen, (rule, code), chip_us, groups)
-    }
-
-    /// Long enough for the requests that a side needs; none where even the longest is too short.
-    fn chip_us(&self, requests_per_s: f64) -> Option<u64> {
-        let needed_ms = 1e3 * self.params.look_requests / (HELD_CHIPS as f64 * requests_per_s);
-        let most = self.params.longest_chip_ms as f64;
-        (needed_ms <= 2.0 * most)
-            .then(|| (needed_ms.clamp(self.params.chip_ms as f64, most) * 1e3) as u64)
-    }
-
-    /// Those who may be held now: they work, they have a freezer, and their bank pays and keeps so much.
-    fn candidates(
-        &self,
-        setup: &Setup,
-        seen: &Observation,
-        held: Duration,
-        kept_s: impl Fn(&Tenant, &BatchObservation) -> f64,
-    ) -> Vec<Candidate> {
-        let saved = self.saved_looks();
-        let may = |(tenant, batch): (&Tenant, &BatchObservation)| {
-            let cpus = batch.cpu.as_ref().ok()?.0;
-            let frozen = Knob::Frozen { tenant: tenant.clone() };
-            let saved = saved.get(tenant).copied().unwrap_or(0.0);
-            let saved_s = saved * RELIEF_CHIP.as_secs_f64() + kept_s(tenant, batch);
-            let needed_s = held.as_secs_f64() + saved_s;
-            let pays = self.held_time.pays(tenant, needed_s);
-            (cpus >= self.params.least_cpus && pays && setup.controls(&frozen))
-                .then(|| Candidate { suspect: tenant.clone(), cpus })
-        };
-        seen.batch.iter().filter_map(may).collect()
     }
 
     fn proposal(

@@ -62,10 +62,11 @@ impl Who {
         Some(self.play(seen, (rule, self.code(rule, chip_us)), chip_us, set, None))
     }
 
-    /// The CPUs that somebody uses who is shown to make a victim slow for moments, while it does, and
-    /// the usual time in seconds from one of these to the next.
+    /// The CPUs that somebody uses who is shown to make a victim slow for moments, or to lock the bus, while
+    /// it does, and the usual time in seconds from one of these to the next.
     pub(crate) fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
         let all = self.victims.values().filter_map(|victim| victim.pulse_of(suspect));
+        let all = all.chain(self.gauge.pulse_of(suspect));
         all.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
     }
 }

@@ -157,6 +157,7 @@ mod tests {
             experiments: 3,
             stood_frac: None,
             elsewhere_frac: 0.0,
+            held_back_frac: None,
         };
         let culprits = vec![culprit("jobs"), culprit("calm")];
         let mut finding =

@@ -336,3 +336,21 @@ fn whom_the_kernel_trapped_is_not_named_for_what_another_does_or_nobody() {
         assert_eq!(harmed.named(), ["c"], "seed {seed}");
     }
 }
+
+#[test]
+fn who_locks_the_bus_in_bursts_is_named_in_the_first_for_what_the_gauge_tells() {
+    let mut world = world(&[], 3);
+    world.bursts = Some(("d".into(), 8.0));
+    world.run(6.0);
+    assert_eq!(world.named(), ["d"]);
+    let finding = world.finding();
+    let culprit = &finding.culprits[0];
+    assert_eq!((culprit.resource, culprit.experiments), (Resource::BusLock, 0), "{finding:?}");
+    // It locks the bus, and nobody minds: said, and held against nobody.
+    let mut harmless = self::world(&[], 3);
+    harmless.bursts = Some(("d".into(), 0.9));
+    harmless.run(30.0);
+    assert_eq!(harmless.named(), Vec::<String>::new());
+    let evidence = harmless.finding().evidence.join("\n");
+    assert!(evidence.contains("bus locks: while d had another CPU"), "{evidence}");
+}

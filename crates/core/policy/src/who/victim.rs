@@ -2,14 +2,15 @@
 
 mod company;
 mod elsewhere;
+mod toll;
 
 use super::look::{held_back, is_held_back};
 use elsewhere::without_idle;
 use quell_model::blame::{
     Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
-    Evidence, Felt, Finding, FindingParams, Guilt, GuiltParams, MeasureParams, Measurer,
-    PulseParams, Pulses, Rival, Signal, Told, VictimSigns, Waiting, WaitingParams, When, choose,
-    judge, parts, rivals, undecided,
+    Evidence, Felt, Finding, FindingParams, Gauge, Guilt, GuiltParams, MeasureParams, Measurer,
+    PulseParams, Pulses, Rival, Signal, Told, Toll, VictimSigns, Waiting, WaitingParams, When,
+    choose, judge, parts, rivals, undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +75,7 @@ pub(super) struct Victim {
     /// What that says now.
     told: BTreeMap<Tenant, Told>,
     waiting: Waiting,
+    toll: Toll,
     params: FindingParams,
     /// Those who were out of their own quota in the last sample.
     held_back: BTreeSet<Tenant>,
@@ -93,6 +95,7 @@ impl Victim {
             company: Company::new(CompanyParams::default()),
             told: BTreeMap::new(),
             waiting: Waiting::new(WaitingParams::default()),
+            toll: Toll::default(),
             params: FindingParams::default(),
             held_back: BTreeSet::new(),
             looks: 0,
@@ -289,7 +292,7 @@ impl Victim {
         seen: &Observation,
         service: &ServiceObservation,
         cpus: &BTreeMap<Tenant, f64>,
-        lockers: &[Tenant],
+        (lockers, gauge): (&[Tenant], &Gauge),
     ) {
         self.work.guilt.fade(seen.time);
         self.latency.guilt.fade(seen.time);
@@ -309,6 +312,7 @@ impl Victim {
         let evidence = Evidence { work, latency, cpus, correlated, lockers, waiting };
         let mut finding = judge(&evidence, &signs, &self.params);
         self.pulses.tell(&mut finding, &self.params);
+        gauge.tell(&mut finding, &self.toll, &self.params);
         self.tell_company(&mut finding);
         self.finding = Some(finding);
     }

@@ -96,7 +96,8 @@ impl Linux {
         let bus_locks = self.locks.of_cpus().map(Arc::new);
         if scope == Scope::Fast {
             let rest = HostReading::missing(&Gap::not_yet("read in full samples only"));
-            return HostReading { online_cpus: self.machine.online_cpus(), bus_locks, ..rest };
+            let online_cpus = self.machine.online_cpus();
+            return HostReading { online_cpus, bus_locks, gauge: self.meter.gauge(), ..rest };
         }
         HostReading {
             cpu: self.machine.cpu_times(),
@@ -109,6 +110,7 @@ impl Linux {
             temperature: self.temperature(),
             cpu_busy_ns: self.cpu_busy_ns(),
             lock_traps: self.lock_traps.of_tenants(),
+            gauge: self.meter.gauge(),
         }
     }
 

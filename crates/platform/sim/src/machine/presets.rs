@@ -89,6 +89,7 @@ fn xeon(name: &str, model: &str, cores: u32, llc_mib: u64, ways: u32) -> Machine
         },
         power_sensor: true,
         lock_counter: true,
+        lock_gauge: false,
         bus_lock_cycles: 1_000.0,
         bus_lock_limit: None,
         hypervisor: None,
@@ -129,6 +130,7 @@ fn vm2() -> Machine {
         power: Power { limit_w: 1e6, ..machine.power },
         power_sensor: false,
         lock_counter: false,
+        lock_gauge: true,
         hypervisor: Some("kvm".into()),
         ..machine
     }

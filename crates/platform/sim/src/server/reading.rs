@@ -4,8 +4,8 @@ use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
     BandwidthReading, Beside, Celsius, CompanyReading, CpuTimes, ElsewhereReading, Gap,
-    HostReading, Link, LinkReading, Pressure, Reading, RequestReading, Sample, Tenant,
-    TenantReading, Throttling, Time, WaitReading, Watts,
+    GaugeReading, HostReading, Link, LinkReading, Pressure, Reading, RequestReading, Sample,
+    Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,8 @@ impl Body {
         if scope == Scope::Fast {
             let rest = HostReading::missing(&Gap::not_yet("read in full samples only"));
             let online_cpus = Ok(self.online_cpus());
-            return HostReading { online_cpus, bus_locks: self.bus_locks(), ..rest };
+            let (bus_locks, gauge) = (self.bus_locks(), self.gauge());
+            return HostReading { online_cpus, bus_locks, gauge, ..rest };
         }
         let world = &self.world;
         let all = world.now * world.cpus.len() as u64;
@@ -76,6 +77,7 @@ impl Body {
                 .map(|s| (0..).zip(s.celsius(world).into_iter().map(Celsius)).collect()),
             cpu_busy_ns: Ok((0..).zip(world.cpus.iter().map(|cpu| cpu.busy_ns)).collect()),
             lock_traps: self.lock_traps(),
+            gauge: self.gauge(),
         }
     }
 
@@ -87,6 +89,23 @@ impl Body {
         let tenants = self.tenants.iter().zip(&self.world.groups);
         let made = tenants.filter(|(_, group)| group.bus_locks >= 1.0);
         Ok(made.map(|(name, _)| (name.clone(), 1)).collect())
+    }
+
+    fn gauge(&self) -> Reading<Arc<GaugeReading>> {
+        if !self.world.machine.lock_gauge || self.world.cpus.len() < 2 {
+            return Err(Gap::absent("the simulated kernel has no gauge of bus locks"));
+        }
+        let counted = &self.world.gauge;
+        let known = self.tenants.len().min(counted.beside.len());
+        let (tenants, strangers) = counted.beside.split_at(known);
+        let mut others = vec![0; counted.all.len()];
+        for samples in strangers {
+            others.iter_mut().zip(samples).for_each(|(sum, more)| *sum += more);
+        }
+        let named = self.tenants.iter().zip(tenants);
+        let there = named.filter(|(_, samples)| samples.iter().any(|count| *count > 0));
+        let beside = there.map(|(name, samples)| (name.clone(), samples.to_vec())).collect();
+        Ok(Arc::new(GaugeReading { all: counted.all.to_vec(), beside, others }))
     }
 
     fn bus_locks(&self) -> Reading<Arc<BTreeMap<u32, u64>>> {

@@ -59,6 +59,7 @@ impl World {
             moved = self.step_caches(span_ns / 1e9, ran.domains) / CACHE_PER_COST;
             self.step_locks(span_ns, ran.locks);
             moved = moved.max(self.step_sockets(span_ns));
+            self.step_gauge(span_ns);
             self.step_links(ran.sends);
             self.step_pages(span_ns);
         }

@@ -8,29 +8,29 @@ use quell_types::Beside;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const VICTIM: u32 = 1;
-const A: u32 = 2;
-const B: u32 = 3;
+pub(crate) const VICTIM: u32 = 1;
+pub(crate) const A: u32 = 2;
+pub(crate) const B: u32 = 3;
 
 /// A task that never sleeps, on these CPUs. Should it outlive the test, it ends by itself after so
 /// many seconds of CPU time.
-fn spinner(group: &Cgroup, cpus: &str) -> Process {
+pub(crate) fn spinner(group: &Cgroup, cpus: &str) -> Process {
     let spin = ["taskset", "-c", cpus, "sh", "-c", "ulimit -t 30; while :; do :; done"];
     Process::start(&mut in_groups(&[group], &spin))
 }
 
 /// One after the other: who takes all CPUs for a second leaves another test few turns to compare.
-fn one_at_a_time() -> MutexGuard<'static, ()> {
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn group(what: &str) -> Cgroup {
+pub(crate) fn group(what: &str) -> Cgroup {
     Cgroup::v1_if_any(what)
 }
 
 /// Probes that track these groups in these slots and watch the victim's.
-fn watching(groups: &[(&Cgroup, u32)]) -> Probes {
+pub(crate) fn watching(groups: &[(&Cgroup, u32)]) -> Probes {
     let v1 = Cgroup::v1_cpu("is-there").is_some();
     let mut probes = probes_with(if v1 { CgroupIds::V1Cpu } else { CgroupIds::V2 });
     for (group, slot) in groups {
@@ -41,7 +41,7 @@ fn watching(groups: &[(&Cgroup, u32)]) -> Probes {
 }
 
 /// Run time and waits in nanoseconds of all threads in a group, from schedstat.
-fn kernel_says(group: &Cgroup) -> [u64; 2] {
+pub(crate) fn kernel_says(group: &Cgroup) -> [u64; 2] {
     let tasks = fs::read_to_string(group.0.join("cgroup.procs")).unwrap();
     let of_thread = |path: std::path::PathBuf| {
         let stat = fs::read_to_string(path.join("schedstat")).ok()?;
@@ -54,7 +54,7 @@ fn kernel_says(group: &Cgroup) -> [u64; 2] {
 }
 
 /// Until that group has so many spinners at work: shells become them only after joining it.
-fn at_work(group: &Cgroup, count: usize) {
+pub(crate) fn at_work(group: &Cgroup, count: usize) {
     eventually("spinners", || {
         let tasks = fs::read_to_string(group.0.join("cgroup.procs")).unwrap();
         let [ran, _] = kernel_says(group);

@@ -6,6 +6,7 @@
 mod ambiguous;
 mod common;
 mod contention;
+mod gauge;
 mod groups;
 mod lifetime;
 mod meter;

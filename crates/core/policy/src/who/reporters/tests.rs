@@ -99,6 +99,7 @@ fn what_is_fought_over_is_told_of_those_who_are_accused() {
         experiments: 3,
         stood_frac: None,
         elsewhere_frac: 0.0,
+        held_back_frac: None,
     };
     let culprits = vec![culprit];
     let cause = Cause::Neighbour;

@@ -1,0 +1,95 @@
+//! What is said of those who lock the bus.
+
+use super::{Gauge, Locker, Toll};
+use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
+use crate::blame::judge::rank;
+use quell_types::Tenant;
+
+impl Gauge {
+    /// Adds those who lock the bus to a finding about a victim that suffers so from it. Who is named there
+    /// for more is named for bus locks now.
+    pub fn tell(&self, finding: &mut Finding, toll: &Toll, params: &FindingParams) {
+        for locker in self.lockers() {
+            let suffers = toll.suffers(params.least_ln);
+            finding.evidence.push(in_words(&locker, suffers));
+            let Some((effect_ln, confidence)) = suffers else { continue };
+            if confidence < params.suspected_frac {
+                continue;
+            }
+            let shown = locker.alone && confidence >= params.named_frac;
+            let told = Culprit {
+                confidence,
+                status: if shown { Standing::Named } else { Standing::Suspected },
+                resource: Resource::BusLock,
+                slowdown: libm::exp(effect_ln).max(1.0),
+                share_frac: 1.0,
+                harm_ln_per_cpu: effect_ln,
+                experiments: 0,
+                stood_frac: None,
+                elsewhere_frac: 0.0,
+                held_back_frac: Some(locker.slow_frac),
+                workload: locker.workload,
+            };
+            add(finding, told);
+        }
+        rank(&mut finding.culprits);
+    }
+
+    /// The CPUs that somebody uses while it holds accesses back, and the usual time in seconds from the begin
+    /// of one such stretch to that of the next, 0 before the second; none if nobody is held back by it.
+    #[must_use]
+    pub fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
+        let told = self.lockers().iter().any(|locker| locker.workload == *suspect);
+        let peak_cpus = self.peaks.get(suspect).copied().filter(|_| told)?;
+        let gaps = self.begun.iter().zip(self.begun.iter().skip(1));
+        let mut apart: Vec<f64> =
+            gaps.map(|(then, next)| next.since(*then).as_secs_f64()).collect();
+        apart.sort_by(f64::total_cmp);
+        Some((peak_cpus, apart.get(apart.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)))
+    }
+}
+
+/// Puts one in; of who is there already the stronger evidence stays, and over what they fight is known now.
+fn add(finding: &mut Finding, told: Culprit) {
+    let known = finding.culprits.iter().position(|c| c.workload == told.workload);
+    let named = |c: &Culprit| c.status == Standing::Named;
+    finding.slowdown = finding.slowdown.max(told.slowdown);
+    if named(&told) {
+        finding.cause = Cause::Neighbour;
+    } else if finding.cause == Cause::None {
+        finding.cause = Cause::Neighbour;
+    }
+    let Some(at) = known else {
+        finding.culprits.push(told);
+        return;
+    };
+    let before = &mut finding.culprits[at];
+    if named(before)
+        && before.stood_frac.is_none()
+        && before.harm_ln_per_cpu >= told.harm_ln_per_cpu
+        || named(before) && !named(&told)
+    {
+        before.resource = Resource::BusLock;
+        before.held_back_frac = told.held_back_frac;
+    } else {
+        *before = told;
+    }
+}
+
+fn in_words(locker: &Locker, suffers: Option<(f64, f64)>) -> String {
+    let Locker { workload, slow_frac, other_frac, samples, alone } = locker;
+    let (beside, else_) = (100.0 * slow_frac, 100.0 * other_frac);
+    let also = if *alone { "" } else { " Somebody else was there in most of these, too." };
+    let victim = match suffers {
+        Some((effect_ln, confidence)) => format!(
+            "the victim is {:.2} times as slow then (certain to {:.1} %)",
+            libm::exp(effect_ln),
+            100.0 * confidence
+        ),
+        None => "what that does to the victim is not seen yet".into(),
+    };
+    format!(
+        "bus locks: while {workload} had another CPU, accesses to a core's own second cache were held back \
+         in {beside:.0} % of samples ({samples:.0} slow ones), and else in {else_:.0} %; {victim}.{also}"
+    )
+}
