@@ -53,6 +53,7 @@ pub enum CapabilityKind {
     PerfSoftwareEvents,
     BusLocks,
     LockTraps,
+    BusLockGauge,
     ResctrlCat,
     ResctrlCdp,
     ResctrlMba,

@@ -57,6 +57,11 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
             contention,
             "who makes a service wait for a CPU is told by experiments alone",
         ),
+        report(
+            CapabilityKind::BusLockGauge,
+            gauge(&obstacle, contention),
+            "who locks the bus is told by counters or by experiments",
+        ),
         part(
             CapabilityKind::EgressMeter,
             &requests,
@@ -64,6 +69,17 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
             "bytes sent are read from HTB classes only",
         ),
     ]
+}
+
+fn gauge(obstacle: &Option<String>, contention: Option<&Result<(), String>>) -> Capability {
+    let tried = contention.and_then(|tried| tried.as_ref().err());
+    match obstacle.as_ref().or(tried) {
+        Some(why) => Capability::Absent(why.clone()),
+        None if !cfg!(target_arch = "x86_64") => {
+            Capability::Absent("this architecture has no split locks".into())
+        }
+        None => Capability::Native("timed accesses to a core's own cache on sched_switch".into()),
+    }
 }
 
 fn report(kind: CapabilityKind, capability: Capability, without: &str) -> CapabilityReport {
@@ -187,7 +203,9 @@ mod tests {
         // CAP_SYS_ADMIN and CAP_NET_ADMIN, as before Linux 5.8.
         let root = machine("0000000000201000", true, V2);
         let reports = capabilities(root.path());
-        assert_eq!(reports.len(), 6);
-        assert!(reports.iter().all(|r| r.capability.is_present() && r.without.is_empty()));
+        assert_eq!(reports.len(), 7);
+        let there = |r: &CapabilityReport| r.capability.is_present() && r.without.is_empty();
+        let everywhere = |r: &&CapabilityReport| r.kind != CapabilityKind::BusLockGauge;
+        assert!(reports.iter().filter(everywhere).all(there));
     }
 }

@@ -100,7 +100,7 @@ pub(super) fn llc_capacity(
     topology: &Topology,
     cpus: &[Option<u32>],
 ) -> Result<Jobs, PressureError> {
-    capacity(&targets(cpus, |cpu| llc(options, topology, cpu))?)
+    capacity(&targets(cpus, |cpu| llc(options, topology, cpu))?, true)
 }
 
 pub(super) fn l2_capacity(
@@ -108,7 +108,7 @@ pub(super) fn l2_capacity(
     topology: &Topology,
     cpus: &[Option<u32>],
 ) -> Result<Jobs, PressureError> {
-    capacity(&targets(cpus, |cpu| l2(options, topology, cpu))?)
+    capacity(&targets(cpus, |cpu| l2(options, topology, cpu))?, false)
 }
 
 pub(super) fn l1_data(
@@ -117,11 +117,11 @@ pub(super) fn l1_data(
     cpus: &[Option<u32>],
 ) -> Result<Jobs, PressureError> {
     let first = (1, CacheKind::Data);
-    capacity(&targets(cpus, |cpu| private(options, topology, cpu, first))?)
+    capacity(&targets(cpus, |cpu| private(options, topology, cpu, first))?, false)
 }
 
-/// One footprint for each cache that has threads, shared by those.
-fn capacity(targets: &[Target]) -> Result<Jobs, PressureError> {
+/// One footprint for each cache that has threads, shared by those; the `last` caches before memory or not.
+fn capacity(targets: &[Target], last: bool) -> Result<Jobs, PressureError> {
     let mut jobs = Jobs::default();
     let mut seated: Vec<(usize, Job)> = Vec::new();
     let keys: std::collections::BTreeSet<u32> = targets.iter().map(|target| target.key).collect();
@@ -134,7 +134,7 @@ fn capacity(targets: &[Target]) -> Result<Jobs, PressureError> {
         let region = Arc::new(region);
         for (rank, &i) in members.iter().enumerate() {
             let (region, part) = (Arc::clone(&region), (rank, members.len()));
-            let share = CacheShare { region, cache_bytes, nearer_bytes, part };
+            let share = CacheShare { region, cache_bytes, nearer_bytes, part, last };
             seated.push((i, job(|| CacheCapacity::new(share))));
         }
     }
@@ -239,7 +239,7 @@ mod tests {
         let targets = [target(0), target(4), target(0)];
         assert_eq!(part_of(&targets[0], &targets), MIB);
         assert_eq!(part_of(&targets[1], &targets), 2 * MIB);
-        let jobs = capacity(&targets).unwrap();
+        let jobs = capacity(&targets, true).unwrap();
         assert_eq!((jobs.jobs.len(), jobs.addresses.len()), (3, 2));
         let bandwidth = bandwidth(&[target(0); 40]).unwrap();
         assert!(bandwidth.notes[0].contains("fewer threads"), "{:?}", bandwidth.notes);

@@ -1,6 +1,12 @@
 //! Capacity of a cache: uniform random accesses over x % of it, as fast as they go (B-2: 6, 6', 9).
-//! The same for the first level, the second and the last: only sizes differ.
+//!
+//! A cache of a core's own is pressed on line by line. The last level is shared, and full of what others
+//! use: what counts there is how fast lines come into it. Stores to random lines wait for each other, 8 GB/s
+//! from memory where streams reach 25. So there the kernel draws random *rows* of a kilobyte, asks for all
+//! lines of the next row while it writes this one, and comes to two thirds of a stream's rate; a row is too
+//! short for prefetchers to leave it by much.
 
+use super::fetch::fetch_to_write;
 use super::latency::{Stopwatch, time_chain};
 use super::random::{below, step, streams};
 use super::{Kernel, Probe};
@@ -14,6 +20,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const STREAMS: usize = 4;
 /// Accesses a burst.
 const BURST: usize = 2048;
+/// Lines of a row.
+const ROW: usize = 16;
 /// One access in this many goes to the sweep.
 const SWEEP_EVERY: usize = 16;
 /// Dependent accesses in a latency sample.
@@ -31,9 +39,11 @@ pub(crate) struct CacheShare {
     pub(crate) nearer_bytes: u64,
     /// Which thread of how many.
     pub(crate) part: (usize, usize),
+    /// Whether it is the last cache before memory, which is pressed on row by row.
+    pub(crate) last: bool,
 }
 
-/// The kernel. Each access writes: stores leave the core several times as fast as loads, which fill
+/// The kernel. Each access writes, row by row or line by line: stores leave the core several times as fast as loads, which fill
 /// its window, and a written line is one that the cache has to keep.
 ///
 /// Random order defeats the prefetchers. What would stay in the nearer caches never reaches this
@@ -46,6 +56,8 @@ pub(crate) struct CacheCapacity {
     sweep_at: usize,
     lines: Range<usize>,
     states: [u64; STREAMS],
+    /// The row that was asked for last.
+    row: usize,
     watch: Stopwatch,
 }
 
@@ -62,7 +74,8 @@ impl CacheCapacity {
         let states = streams(share.part.0);
         let sweep = usize::try_from(share.nearer_bytes).ok().filter(|&bytes| bytes > 0);
         let sweep = sweep.and_then(|bytes| Region::map(bytes).ok());
-        CacheCapacity { share, sweep, sweep_at: 0, lines: 0..0, states, watch: Stopwatch::new() }
+        let watch = Stopwatch::new();
+        CacheCapacity { share, sweep, sweep_at: 0, lines: 0..0, states, row: 0, watch }
     }
 
     /// One line of the sweep, in order.
@@ -88,6 +101,25 @@ fn scatter(lines: &[Line], states: &mut [u64; STREAMS]) {
     *states = now;
 }
 
+/// Writes `BURST` lines in random rows, each of which was asked for while the one before was written. Gives
+/// the row that was asked for last.
+fn scatter_rows(lines: &[Line], states: &mut [u64; STREAMS], row: usize) -> usize {
+    let rows = lines.len() / ROW;
+    let (mut now, mut state) = (row.min(rows - 1), states[0]);
+    for _ in 0..BURST / ROW {
+        state = step(state);
+        let next = below(state, rows as u64);
+        let asked = &lines[next * ROW..][..ROW];
+        for (ask, write) in asked.iter().zip(&lines[now * ROW..][..ROW]) {
+            fetch_to_write(ask);
+            write.word.store(state >> 1, Relaxed);
+        }
+        now = next;
+    }
+    states[0] = state;
+    now
+}
+
 impl Kernel for CacheCapacity {
     fn prepare(&mut self) {
         let all = self.share.region.lines();
@@ -109,7 +141,12 @@ impl Kernel for CacheCapacity {
         if self.lines.is_empty() {
             return Ok(0);
         }
-        scatter(&self.share.region.lines()[self.lines.clone()], &mut self.states);
+        let lines = &self.share.region.lines()[self.lines.clone()];
+        if self.share.last && lines.len() >= ROW {
+            self.row = scatter_rows(lines, &mut self.states, self.row);
+        } else {
+            scatter(lines, &mut self.states);
+        }
         for _ in 0..BURST / SWEEP_EVERY {
             self.sweep_once();
         }
@@ -134,10 +171,10 @@ impl Kernel for CacheCapacity {
 mod tests {
     use super::*;
 
-    fn kernel(mib: u64) -> CacheCapacity {
+    fn kernel(mib: u64, last: bool) -> CacheCapacity {
         let region = Arc::new(Region::map((mib << 20) as usize).unwrap());
-        let share =
-            CacheShare { region, cache_bytes: mib << 20, nearer_bytes: 1 << 20, part: (0, 1) };
+        let (cache_bytes, nearer_bytes) = (mib << 20, 1 << 20);
+        let share = CacheShare { region, cache_bytes, nearer_bytes, part: (0, 1), last };
         let mut kernel = CacheCapacity::new(share);
         kernel.prepare();
         kernel
@@ -145,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_footprint_is_the_share_and_work_the_accesses() {
-        let mut kernel = kernel(4);
+        let mut kernel = kernel(4, true);
         for (percent, lines) in [(0.0, 0), (25.0, 16_384), (50.0, 32_768), (100.0, 65_536)] {
             kernel.set_intensity(Intensity::new(percent).unwrap());
             assert_eq!(kernel.footprint_bytes(), lines * LINE as u64, "{percent} %");
@@ -155,7 +192,11 @@ mod tests {
 
     #[test]
     fn accesses_are_uniform_and_stay_in_the_share() {
-        let mut kernel = kernel(4);
+        [true, false].into_iter().for_each(uniform);
+    }
+
+    fn uniform(last: bool) {
+        let mut kernel = kernel(4, last);
         kernel.set_intensity(Intensity::new(50.0).unwrap());
         let bursts = 1 + 32_768 * 16 / BURST;
         for _ in 0..bursts {
@@ -182,6 +223,7 @@ mod tests {
                 cache_bytes: 2 << 20,
                 nearer_bytes: 0,
                 part: (part, parts),
+                last: true,
             };
             let ranges: Vec<_> = (0..parts).map(|part| share(part).lines(1000)).collect();
             assert_eq!((ranges[0].start, ranges[parts - 1].end), (0, 1000));
@@ -191,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_top_bit_stays_clear_and_latency_is_sampled() {
-        let mut kernel = kernel(2);
+        let mut kernel = kernel(2, true);
         kernel.set_intensity(Intensity::FULL);
         kernel.burst().unwrap();
         assert!(kernel.share.region.lines().iter().all(|l| l.word.load(Relaxed) >> 63 == 0));

@@ -2,6 +2,7 @@
 
 mod bus_lock;
 mod cache_capacity;
+mod fetch;
 pub(crate) mod float;
 mod flush;
 mod instruction_cache;

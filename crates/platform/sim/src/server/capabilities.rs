@@ -58,6 +58,12 @@ pub(crate) fn of(machine: &Machine, has_links: bool) -> Vec<CapabilityReport> {
             "the simulated kernel traps no bus locks",
             "nobody is suspected for them beforehand",
         ),
+        if_there(
+            Kind::BusLockGauge,
+            machine.lock_gauge,
+            "the simulated kernel has none",
+            "who locks the bus is told by counters or by experiments",
+        ),
         if_there(Kind::Thermal, machine.power_sensor, rdt, "no law acts on it"),
     ]);
     all

@@ -3,8 +3,7 @@
 //! On a real machine (an EPYC host of 2 CPUs, `docs/experiments/polluter.md`) nearly all samples read two
 //! times as long as multiplications, whatever others do to shared caches and memory, and beside somebody who
 //! locks the bus as fast as it goes some twelve times. Here they take so many times as long as the bus leaves
-//! memory open for less of the time; a CPU that locks it itself turns to the kernel in between, and sees
-//! nothing.
+//! memory open for less of the time, by those who run on other CPUs at that moment.
 
 use super::World;
 
@@ -42,9 +41,6 @@ impl World {
         self.gauge.left_ns -= f64::from(due) * EVERY_NS;
         self.gauge.turn = (self.gauge.turn + 1) % self.cpus.len();
         let here = self.gauge.turn;
-        if self.cpus[here].current.is_some() && self.cpus[here].locks_per_ns > 0.0 {
-            return;
-        }
         let slot = self.gauge_slot(here);
         let Self { gauge, cpus, threads, groups, .. } = self;
         gauge.beside.resize(groups.len(), [0; SLOTS]);
@@ -57,9 +53,16 @@ impl World {
         there.into_iter().for_each(|group| gauge.beside[group][slot] += due);
     }
 
-    fn gauge_slot(&self, cpu: usize) -> usize {
-        let open = self.open[self.shape.cpus[cpu].domain];
-        let more = libm::round(-2.0 * libm::log2(open.max(1e-6)));
-        (USUAL + more as usize).min(SLOTS - 1)
+    /// What a sample here reads beside those who run elsewhere on the same server.
+    fn gauge_slot(&self, here: usize) -> usize {
+        let server = |cpu: usize| self.shape.socket_server[self.shape.cpus[cpu].socket];
+        let others = self.running.iter().filter(|cpu| *cpu != here && server(*cpu) == server(here));
+        let blocked: f64 = others
+            .map(|cpu| {
+                self.cpus[cpu].locks_per_ns * self.machine.bus_lock_cycles / self.cpus[cpu].ghz
+            })
+            .sum();
+        let open = 1.0 - blocked.min(super::tick::MOST_BLOCKED);
+        (USUAL + libm::round(-2.0 * libm::log2(open)) as usize).min(SLOTS - 1)
     }
 }

@@ -20,7 +20,7 @@ const CALM: f64 = 0.002;
 /// Ticks grow up to this many times while little changes.
 const LONG: u64 = 8;
 /// The most of all time that bus locks can block (S-6).
-const MOST_BLOCKED: f64 = 0.95;
+pub(super) const MOST_BLOCKED: f64 = 0.95;
 /// Ticks grow up to this many times while hardly anything changes.
 pub(super) const STRETCH: u64 = 32;
 

@@ -54,9 +54,7 @@ fn add(finding: &mut Finding, told: Culprit) {
     let known = finding.culprits.iter().position(|c| c.workload == told.workload);
     let named = |c: &Culprit| c.status == Standing::Named;
     finding.slowdown = finding.slowdown.max(told.slowdown);
-    if named(&told) {
-        finding.cause = Cause::Neighbour;
-    } else if finding.cause == Cause::None {
+    if named(&told) || finding.cause == Cause::None {
         finding.cause = Cause::Neighbour;
     }
     let Some(at) = known else {
