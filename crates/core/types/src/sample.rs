@@ -217,17 +217,29 @@ pub struct HostReading {
     pub gauge: Reading<Arc<GaugeReading>>,
 }
 
-/// How many times as long as multiplications accesses to a core's own second cache took, which bus locks of
-/// other cores hold back and nothing else: samples by slot, two slots to each power of two, since counting
-/// began. Counts wrap.
+/// What the kernel's gauge read, since it began: of all samples, and of those in which somebody had another
+/// CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GaugeReading {
     /// All samples.
-    pub all: Vec<u32>,
+    pub all: GaugeCounts,
     /// Those in which a task of this tenant had another CPU; who had none is left out.
-    pub beside: BTreeMap<Tenant, Vec<u32>>,
+    pub beside: BTreeMap<Tenant, GaugeCounts>,
     /// Those in which a task of nobody here had one.
-    pub others: Vec<u32>,
+    pub others: GaugeCounts,
+}
+
+/// Samples of the gauge, summed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GaugeCounts {
+    /// How many times as long as multiplications accesses to a core's own second cache took, which bus locks
+    /// of other cores hold back and nothing else: samples by slot, two slots to each power of two. Counts
+    /// wrap.
+    pub slots: Vec<u32>,
+    /// What some reads of memory took, in eighths of powers of two, summed over samples.
+    pub memory: u64,
+    /// The sum of its squares.
+    pub memory_squares: u64,
 }
 
 impl HostReading {

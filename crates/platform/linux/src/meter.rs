@@ -1,10 +1,12 @@
 //! The eBPF probes, shared by all tenants: indices, slots and what each is known by.
 
 use quell_cgroup::{Group, Layout};
-use quell_ebpf::{CgroupIds, Listener, Options, Probes, ServiceKey, Stood, listening_sockets};
+use quell_ebpf::{
+    CgroupIds, Listener, Options, Probes, Samples, ServiceKey, Stood, listening_sockets,
+};
 use quell_types::{
-    CompanyReading, ElsewhereReading, Gap, GaugeReading, LogHistogram, Reading, RequestReading,
-    Tenant, WaitReading,
+    CompanyReading, ElsewhereReading, Gap, GaugeCounts, GaugeReading, LogHistogram, Reading,
+    RequestReading, Tenant, WaitReading,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -130,12 +132,17 @@ impl Meter {
     /// What the gauge of bus locks has counted.
     pub(crate) fn gauge(&mut self) -> Reading<Arc<GaugeReading>> {
         let counted = self.probes()?.read_gauge()?;
-        let beside = counted.slots.iter().filter(|(_, samples)| samples.iter().any(|n| *n > 0));
-        let named = beside.filter_map(|(slot, samples)| Some((self.names.get(slot)?, samples)));
+        let counts = |samples: &Samples| GaugeCounts {
+            slots: samples.slots.to_vec(),
+            memory: samples.memory,
+            memory_squares: samples.memory_squares,
+        };
+        let beside = counted.slots.iter().filter(|(_, of)| of.slots.iter().any(|n| *n > 0));
+        let named = beside.filter_map(|(slot, of)| Some((self.names.get(slot)?, of)));
         Ok(Arc::new(GaugeReading {
-            beside: named.map(|(name, samples)| (name.clone(), samples.to_vec())).collect(),
-            all: counted.all.to_vec(),
-            others: counted.others.to_vec(),
+            beside: named.map(|(name, samples)| (name.clone(), counts(samples))).collect(),
+            all: counts(&counted.all),
+            others: counts(&counted.others),
         }))
     }
 

@@ -59,10 +59,10 @@ pub fn time_and_counters_never_go_back<P: Platform>(platform: &mut P) {
 
 /// Its counts never fall, and nobody has more samples than there are. (None wraps that soon.)
 fn gauge_goes_on(old: &GaugeReading, new: &GaugeReading) {
-    let fell = old.all.iter().zip(&new.all).any(|(old, new)| new < old);
+    let fell = old.all.slots.iter().zip(&new.all.slots).any(|(old, new)| new < old);
     assert!(!fell, "the gauge fell: {old:?} {new:?}");
     for beside in new.beside.values().chain([&new.others]) {
-        let more = beside.iter().zip(&new.all).any(|(beside, all)| beside > all);
+        let more = beside.slots.iter().zip(&new.all.slots).any(|(beside, all)| beside > all);
         assert!(!more, "more samples beside somebody than in all: {new:?}");
     }
 }

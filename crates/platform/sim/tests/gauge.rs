@@ -34,7 +34,7 @@ fn gauge(server: &mut SimServer, scope: Scope) -> GaugeReading {
 
 /// The share of samples beside a group in which accesses took four times as long as usual.
 fn slow_frac(gauge: &GaugeReading, name: &str) -> f64 {
-    let beside = &gauge.beside[&name.into()];
+    let beside = &gauge.beside[&name.into()].slots;
     let all: u32 = beside.iter().sum();
     f64::from(beside[12..].iter().sum::<u32>()) / f64::from(all)
 }
@@ -47,7 +47,7 @@ fn accesses_are_held_back_beside_who_locks_the_bus_and_nobody_else() {
     assert!(slow_frac(&counted, "b") < 0.1, "{counted:?}");
     // Fast samples tell it, too.
     let later = gauge(&mut server, Scope::Fast);
-    let sum = |gauge: &GaugeReading| gauge.all.iter().sum::<u32>();
+    let sum = |gauge: &GaugeReading| gauge.all.slots.iter().sum::<u32>();
     assert!(sum(&later) > sum(&counted), "{later:?}");
 }
 
@@ -56,7 +56,7 @@ fn streams_and_sums_hold_nobody_back() {
     let mut server = server(["stream-dram", "integer"], true);
     let counted = gauge(&mut server, Scope::Full);
     assert_eq!((slow_frac(&counted, "a"), slow_frac(&counted, "b")), (0.0, 0.0));
-    let all: u32 = counted.all.iter().sum();
+    let all: u32 = counted.all.slots.iter().sum();
     assert!((800..=1000).contains(&all), "{all} samples in two seconds");
 }
 

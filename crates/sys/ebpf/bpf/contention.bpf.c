@@ -74,6 +74,7 @@ struct cpu {
 	__u32 pid; /* of the task that runs */
 	__u32 runs; /* one more than the number of the victim that it belongs to */
 	__u64 gauged; /* when a sample was taken here last */
+	__u32 far; /* the line of memory that it read last */
 	struct line lines[VICTIMS];
 	struct mark marks[VICTIMS];
 };
@@ -232,36 +233,47 @@ static __always_inline struct blame *elsewhere(__u32 number)
 	return bpf_map_lookup_elem(&rq_blame, &row);
 }
 
-/* Takes a sample, if the last one here is long enough ago, and puts it down to those who have other CPUs. */
-static __always_inline void take_sample(struct cpu *cpu, __u32 number, __u64 now)
+/* Takes a sample on this CPU. */
+static __always_inline int take_sample(struct cpu *cpu, __u32 number, struct sample *sample)
 {
-	struct lines *lines;
-	__u64 from, between, to, at;
-	__u32 slot, other;
+	struct lines *lines = bpf_map_lookup_elem(&rq_lines, &number);
+	__u64 from, read, again, done, at;
+
+	if (!lines)
+		return 0;
+	from = bpf_ktime_get_ns();
+	cpu->far = read_far(cpu->far);
+	sample->far = far_of(bpf_ktime_get_ns() - from);
+	at = read_lines(lines, 0);
+	read = bpf_ktime_get_ns();
+	at = read_lines(lines, at & (REACH - APART));
+	again = bpf_ktime_get_ns();
+	multiply((again + at) | 1);
+	done = bpf_ktime_get_ns();
+	sample->slot = slot_of_ratio(again - read, done - again);
+	sample->number = done;
+	return 1;
+}
+
+/* A sample, if the last one here is long enough ago, for those who have other CPUs. */
+static __always_inline void gauge(struct cpu *cpu, __u32 number, __u64 now)
+{
+	struct sample sample;
+	__u32 other, row;
 
 	if (!gauge_ns || online < 2 || now - cpu->gauged < gauge_ns)
 		return;
 	cpu->gauged = now;
-	lines = bpf_map_lookup_elem(&rq_lines, &number);
-	if (!lines)
+	if (!take_sample(cpu, number, &sample))
 		return;
-	at = read_lines(lines, 0);
-	from = bpf_ktime_get_ns();
-	at = read_lines(lines, at & (REACH - APART));
-	between = bpf_ktime_get_ns();
-	at = multiply(between | 1);
-	to = bpf_ktime_get_ns();
-	slot = slot_of_ratio(between - from, to - between);
-	put_down(NOBODY, slot, to);
+	put_down(NOBODY, &sample);
 	other = another(number);
-	for (int i = 0; i < LOOKED_AT; i++) {
-		if (i >= online - 1)
-			break;
+	for (int i = 0; i < LOOKED_AT && i < online - 1; i++) {
 		if (other == number)
 			other = other + 1 >= online ? 0 : other + 1;
-		at = row_on(other);
-		if (at != NOBODY)
-			put_down(at, slot, to);
+		row = row_on(other);
+		if (row != NOBODY)
+			put_down(row, &sample);
 		other = other + 1 >= online ? 0 : other + 1;
 	}
 }
@@ -363,7 +375,7 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	if (!config || !cpu || !clocks)
 		return 0;
 	now = clock();
-	take_sample(cpu, number, now);
+	gauge(cpu, number, now);
 	if (prev->pid) {
 		task = entry_of(prev, config);
 		row = row_of(task);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Whether this CPU's accesses are held back just now, and who runs on others meanwhile.
+ * Whether this CPU's accesses are held back just now, how long memory takes, and who runs on others
+ * meanwhile.
  *
  * A split or bus lock of any CPU holds back whatever the others' cores ask of any cache but their
  * first. No counter is needed to see that: now and then, where a CPU turns to another task anyway,
@@ -9,6 +10,10 @@
  * long as the second cache takes, whatever others do to shared caches and to memory, unless a bus
  * lock holds them back: then ten times as long. Multiplications, which wait for no cache, take the
  * clock out of it: what is kept is how many times as long as these the lines took.
+ *
+ * How loaded memory is, some reads at random of a region tell that is too large for anybody to come back
+ * to a line before it is gone from all caches; each waits for the one before. Their time is kept as sums of
+ * eighths of powers of two, so that means are of logarithms.
  *
  * Each sample is put down once to each group that has one of the other CPUs at its end.
  */
@@ -23,6 +28,14 @@
 /* Ratios are kept in eighths, two slots to each power of two. */
 #define EIGHTHS 8
 #define GAUGE_SLOTS 32
+/* 8 MiB, of which a sample reads so many lines. */
+#define FAR_PAGES 2048
+#define PAGE_LINES 64
+#define FAR_LINES (FAR_PAGES * PAGE_LINES)
+#define FAR_READS 4
+/* Times are kept from 128 ns on, as the slots of a histogram. */
+#define FAR_FROM 40
+#define FAR_MOST 63
 /* At most so many other CPUs are looked at for a sample. */
 #define LOOKED_AT 16
 
@@ -30,11 +43,20 @@
 const volatile __u64 gauge_ns = 0;
 
 struct lines { __u8 bytes[REACH]; };
+struct page { __u8 bytes[PAGE_LINES * 64]; };
 
 /* What no group has, all samples are put down to. */
 struct gauge {
 	__u64 last; /* the sample that was put down last */
 	__u32 slots[GAUGE_SLOTS];
+	__u64 far;         /* sum over samples of what memory took */
+	__u64 far_squares; /* and of its squares */
+};
+
+struct sample {
+	__u64 number;
+	__u32 slot;
+	__u32 far;
 };
 
 struct {
@@ -50,6 +72,30 @@ struct {
 	__type(key, __u32);
 	__type(value, struct gauge);
 } rq_gauge SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FAR_PAGES);
+	__type(key, __u32);
+	__type(value, struct page);
+} rq_far SEC(".maps");
+
+/* Reads lines of the region, each where a generator of full period and the line before say (0). */
+static __always_inline __u32 read_far(__u32 at)
+{
+	for (int i = 0; i < FAR_READS; i++) {
+		struct page *page;
+		__u32 number;
+
+		at = (at * 1664525 + 1013904223) & (FAR_LINES - 1);
+		number = at / PAGE_LINES;
+		page = bpf_map_lookup_elem(&rq_far, &number);
+		if (!page)
+			break;
+		at += *(volatile __u32 *)(page->bytes + at % PAGE_LINES * 64);
+	}
+	return at;
+}
 
 /* Reads all lines; where the next one lies the one before says, by the 0 that it holds. */
 static __always_inline __u64 read_lines(struct lines *lines, __u64 at)
@@ -80,14 +126,26 @@ static __always_inline __u32 slot_of_ratio(__u64 lines_ns, __u64 multiplications
 	return slot < GAUGE_SLOTS ? slot : GAUGE_SLOTS - 1;
 }
 
+static __always_inline __u32 far_of(__u64 ns)
+{
+	__u64 slot = slot_of(ns);
+
+	if (slot < FAR_FROM)
+		return 0;
+	return slot - FAR_FROM < FAR_MOST ? slot - FAR_FROM : FAR_MOST;
+}
+
 /* Puts a sample down to a row, once. */
-static __always_inline void put_down(__u32 row, __u32 slot, __u64 sample)
+static __always_inline void put_down(__u32 row, struct sample *sample)
 {
 	struct gauge *gauge = bpf_map_lookup_elem(&rq_gauge, &row);
+	__u32 slot = sample->slot;
 
-	if (!gauge || gauge->last == sample)
+	if (!gauge || gauge->last == sample->number)
 		return;
-	gauge->last = sample;
+	gauge->last = sample->number;
+	__sync_fetch_and_add(&gauge->far, sample->far);
+	__sync_fetch_and_add(&gauge->far_squares, (__u64)sample->far * sample->far);
 	barrier_var(slot);
 	if (slot < GAUGE_SLOTS)
 		__sync_fetch_and_add(&gauge->slots[slot], 1);

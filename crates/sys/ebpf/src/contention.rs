@@ -80,16 +80,27 @@ pub struct Company {
 /// Slots of a count of the gauge.
 pub const GAUGE_SLOTS: usize = 32;
 
-/// How many times as long as multiplications accesses to a core's second cache took, by samples: in eighths,
-/// two slots to each power of two. A sample counts once for each who had another CPU then. Counts wrap.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What samples of the gauge read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// How many times as long as multiplications accesses to a core's second cache took: in eighths, two
+    /// slots to each power of two. Counts wrap.
+    pub slots: [u32; GAUGE_SLOTS],
+    /// What four reads of memory took, in eighths of powers of two, summed over samples.
+    pub memory: u64,
+    /// The sum of its squares.
+    pub memory_squares: u64,
+}
+
+/// Samples of the gauge. Each counts once for each who had another CPU then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gauge {
     /// All samples.
-    pub all: [u32; GAUGE_SLOTS],
+    pub all: Samples,
     /// Those beside each slot that is used.
-    pub slots: BTreeMap<u32, [u32; GAUGE_SLOTS]>,
+    pub slots: BTreeMap<u32, Samples>,
     /// Those beside tasks that are in no tracked group.
-    pub others: [u32; GAUGE_SLOTS],
+    pub others: Samples,
 }
 
 /// `struct blame` of bpf/contention.bpf.c: stood behind, ran beside, sent, stood while it ran elsewhere,
@@ -111,8 +122,9 @@ enum Sends {
     Tcp,
 }
 
-/// `struct gauge` of bpf/gauge.h: when it was counted last, in two halves, then samples by slot.
-type Samples = [u32; 2 + GAUGE_SLOTS];
+/// `struct gauge` of bpf/gauge.h: when it was counted last; samples by slot, two in a word; what memory took,
+/// and its squares.
+type Row64 = [u64; 1 + GAUGE_SLOTS / 2 + 2];
 
 pub(crate) struct Contention {
     ebpf: Ebpf,
@@ -123,7 +135,7 @@ pub(crate) struct Contention {
     config: Array<MapData, [u32; 2]>,
     group_map: HashMap<MapData, u64, u32>,
     blame: PerCpuArray<MapData, Blame>,
-    samples: Array<MapData, Samples>,
+    samples: Array<MapData, Row64>,
     /// Or why it is not known what is sent.
     sends: Result<Sends, String>,
     groups: BTreeMap<u64, u32>,
@@ -297,9 +309,14 @@ impl Contention {
     /// How long accesses took beside whom, since the programs were loaded.
     pub(crate) fn gauge(&self) -> Result<Gauge, EbpfError> {
         let of = |row: u32| {
-            let samples = self.samples.get(&row, 0).map_err(EbpfError::map("rq_gauge"))?;
-            let counts: [u32; GAUGE_SLOTS] = std::array::from_fn(|slot| samples[2 + slot]);
-            Ok(counts)
+            let row = self.samples.get(&row, 0).map_err(EbpfError::map("rq_gauge"))?;
+            let slot = |slot: usize| (row[1 + slot / 2] >> (32 * (slot % 2))) as u32;
+            let memory = 1 + GAUGE_SLOTS / 2;
+            Ok(Samples {
+                slots: std::array::from_fn(slot),
+                memory: row[memory],
+                memory_squares: row[memory + 1],
+            })
         };
         let used: BTreeSet<u32> = self.groups.values().copied().collect();
         let one = |slot: u32| Ok((slot, of(slot + SLOT_0)?));

@@ -43,7 +43,7 @@ mod runqueue;
 mod services;
 
 pub use capability::capabilities;
-pub use contention::{Company, Elsewhere, GAUGE_SLOTS, Gauge, MAX_VICTIMS, Stood};
+pub use contention::{Company, Elsewhere, GAUGE_SLOTS, Gauge, MAX_VICTIMS, Samples, Stood};
 pub use error::EbpfError;
 pub use listen::{ListeningSocket, listening_sockets};
 pub use meter::{AMBIGUOUS_FRAC, MeterCounters};

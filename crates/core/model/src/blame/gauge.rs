@@ -15,6 +15,8 @@
 //! moment is the scheduler's doing, so each sample is a small experiment that costs nobody anything. Beside
 //! a locker nearly every sample is slow, and without it none.
 //!
+//! The same samples read memory, too: who loads it is told by [`Loads`], as a word that looks have to prove.
+//!
 //! That says who locks, and not that a service suffers. So each service is compared with itself: by CPU time
 //! for each request and by latency, in windows in which accesses were slow and in those in which they were
 //! not ([`Toll`]). Who locks, alone, while a service suffers, is named.
@@ -50,10 +52,14 @@
 //! Source; issue "Name the polluter and limit only it" (bus locks, the scheduler's own
 //! randomness).
 
+mod memory;
 mod told;
 mod toll;
 
+pub use memory::Loads;
 pub use toll::Toll;
+
+use memory::Memory;
 
 use quell_types::{GaugeReading, Reading, Tenant, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -167,6 +173,7 @@ pub struct Gauge {
     held_back: bool,
     /// The most CPUs of each in a sample that was held back, fading.
     peaks: BTreeMap<Tenant, f64>,
+    memory: Memory,
 }
 
 /// Begins of so many stretches are remembered.
@@ -187,6 +194,7 @@ impl Gauge {
             begun: VecDeque::new(),
             held_back: false,
             peaks: BTreeMap::new(),
+            memory: Memory::default(),
         }
     }
 
@@ -200,21 +208,24 @@ impl Gauge {
         self.window = Count::default();
         self.beside.retain(|tenant, _| cpus.contains_key(tenant));
         self.peaks.retain(|tenant, _| cpus.contains_key(tenant));
+        self.memory.keep(cpus);
         let Ok(reading) = reading else { return };
         let Some((then, old)) = self.last.replace((now, reading.clone())) else { return };
-        let keep = libm::exp(-now.since(then).as_secs_f64() / self.params.memory_s);
+        let passed_s = now.since(then).as_secs_f64();
+        self.memory.learn(passed_s, &old, reading);
+        let keep = libm::exp(-passed_s / self.params.memory_s);
         let slow_from = self.slow_from();
-        let grew = grown(&old.all, &reading.all);
+        let grew = grown(&old.all.slots, &reading.all.slots);
         self.remember(&grew, keep);
         let Some(slow_from) = slow_from else { return };
         self.window = counted(&grew, slow_from);
         self.all = self.all.times(keep).plus(self.window);
-        let others = counted(&grown(&old.others, &reading.others), slow_from);
+        let others = counted(&grown(&old.others.slots, &reading.others.slots), slow_from);
         self.others = self.others.times(keep).plus(others);
         for (tenant, after) in reading.beside.iter().filter(|(t, _)| cpus.contains_key(*t)) {
-            let before = old.beside.get(tenant).map_or(&[][..], Vec::as_slice);
+            let before = old.beside.get(tenant).map_or(&[][..], |counts| &counts.slots);
             let known = self.beside.entry(tenant.clone()).or_default();
-            *known = known.times(keep).plus(counted(&grown(before, after), slow_from));
+            *known = known.times(keep).plus(counted(&grown(before, &after.slots), slow_from));
         }
         self.follow(now, keep, cpus);
     }
@@ -248,8 +259,15 @@ impl Gauge {
     pub fn forget(&mut self, suspect: &Tenant) {
         self.beside.remove(suspect);
         self.peaks.remove(suspect);
+        self.memory.forget(suspect);
         // While it was held back its bursts did not show, so what lies between two of them is not known.
         self.begun.clear();
+    }
+
+    /// ln of how many times as likely it makes the guilt of each that reads of memory take longer beside it.
+    #[must_use]
+    pub fn weights_ln(&self) -> BTreeMap<Tenant, f64> {
+        self.memory.weights_ln()
     }
 
     /// The slot from which a sample is slow; none before enough was seen.

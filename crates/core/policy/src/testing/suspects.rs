@@ -5,8 +5,8 @@ use super::{Standing, at, observe, setup};
 use crate::Policy;
 use quell_model::blame::{Finding, Standing as Status};
 use quell_types::{
-    Beside, ChipTrace, CompanyReading, Experiment, ExperimentTrace, Fraction, Gap, GaugeReading,
-    Input, Observation, Reading, RequestReading, Setup, Tails, Tenant, Wish,
+    Beside, ChipTrace, CompanyReading, Experiment, ExperimentTrace, Fraction, Gap, GaugeCounts,
+    GaugeReading, Input, Observation, Reading, RequestReading, Setup, Tails, Tenant, Wish,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,10 @@ const STEP_S: f64 = 0.25;
 const CPUS: f64 = 0.3;
 /// Standard deviation of the cost of one request over its mean.
 const SPREAD: f64 = 0.8;
+
+fn no_samples() -> GaugeCounts {
+    GaugeCounts { slots: vec![0; 32], ..GaugeCounts::default() }
+}
 
 /// A world in which each request costs 200 us, times the harm of those who run.
 pub(crate) struct World<P> {
@@ -55,7 +59,7 @@ impl<P: Policy> World<P> {
             standing: Standing::default(),
             on_its_way: None,
             lock_traps: Err(Gap::absent("this kernel traps none")),
-            gauge: GaugeReading { all: vec![0; 32], beside: [].into(), others: vec![0; 32] },
+            gauge: GaugeReading { all: no_samples(), beside: [].into(), others: no_samples() },
             bursts: None,
             looks: Vec::new(),
             held_s: BTreeMap::new(),
@@ -144,10 +148,10 @@ impl<P: Policy> World<P> {
     fn lock(&mut self, seen: &mut Observation) {
         let burst = self.bursts.clone().filter(|_| self.step % 22 >= 20);
         let mut count = |name: Option<&str>, slot: usize, samples: u32| {
-            self.gauge.all[slot] += samples;
+            self.gauge.all.slots[slot] += samples;
             let Some(name) = name else { return };
-            let beside = self.gauge.beside.entry(name.into()).or_insert_with(|| vec![0; 32]);
-            beside[slot] += samples;
+            let beside = self.gauge.beside.entry(name.into()).or_insert_with(no_samples);
+            beside.slots[slot] += samples;
         };
         count(None, 8, 50);
         GROUPS.iter().for_each(|name| count(Some(name), 8, 8));

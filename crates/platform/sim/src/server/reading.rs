@@ -4,8 +4,8 @@ use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
     BandwidthReading, Beside, Celsius, CompanyReading, CpuTimes, ElsewhereReading, Gap,
-    GaugeReading, HostReading, Link, LinkReading, Pressure, Reading, RequestReading, Sample,
-    Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
+    GaugeCounts, GaugeReading, HostReading, Link, LinkReading, Pressure, Reading, RequestReading,
+    Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,14 +98,12 @@ impl Body {
         let counted = &self.world.gauge;
         let known = self.tenants.len().min(counted.beside.len());
         let (tenants, strangers) = counted.beside.split_at(known);
-        let mut others = vec![0; counted.all.len()];
-        for samples in strangers {
-            others.iter_mut().zip(samples).for_each(|(sum, more)| *sum += more);
-        }
+        let mut others = GaugeCounts::from(&Default::default());
+        strangers.iter().for_each(|more| more.add_to(&mut others));
         let named = self.tenants.iter().zip(tenants);
-        let there = named.filter(|(_, samples)| samples.iter().any(|count| *count > 0));
-        let beside = there.map(|(name, samples)| (name.clone(), samples.to_vec())).collect();
-        Ok(Arc::new(GaugeReading { all: counted.all.to_vec(), beside, others }))
+        let there = named.filter(|(_, samples)| samples.any());
+        let beside = there.map(|(name, samples)| (name.clone(), samples.into())).collect();
+        Ok(Arc::new(GaugeReading { all: (&counted.all).into(), beside, others }))
     }
 
     fn bus_locks(&self) -> Reading<Arc<BTreeMap<u32, u64>>> {

@@ -4,12 +4,12 @@ use crate::common::{Cgroup, eventually, probes_with};
 use crate::contention::{
     A, B, VICTIM, at_work, group, kernel_says, one_at_a_time, spinner, watching,
 };
-use quell_ebpf::{CgroupIds, GAUGE_SLOTS, Probes};
+use quell_ebpf::{CgroupIds, GAUGE_SLOTS, Probes, Samples};
 
 /// Samples of the gauge between two looks, by slot: all, and those beside B.
 fn samples_while(probes: &Probes, group: &Cgroup, ns: u64) -> (Vec<u32>, Vec<u32>) {
-    let less = |new: &[u32; GAUGE_SLOTS], old: &[u32; GAUGE_SLOTS]| {
-        new.iter().zip(old).map(|(new, old)| new - old).collect::<Vec<u32>>()
+    let less = |new: &Samples, old: &Samples| {
+        new.slots.iter().zip(&old.slots).map(|(new, old)| new - old).collect::<Vec<u32>>()
     };
     let (before, [ran, _]) = (probes.read_gauge().unwrap(), kernel_says(group));
     eventually("run time", || {
@@ -17,7 +17,7 @@ fn samples_while(probes: &Probes, group: &Cgroup, ns: u64) -> (Vec<u32>, Vec<u32
         if more >= ns { Ok(()) } else { Err(format!("{more} of {ns} ns")) }
     });
     let after = probes.read_gauge().unwrap();
-    let none = [0; GAUGE_SLOTS];
+    let none = Samples::default();
     let old = before.slots.get(&B).unwrap_or(&none);
     (less(&after.all, &before.all), less(&after.slots[&B], old))
 }
@@ -38,6 +38,10 @@ fn the_gauge_counts_beside_whom_accesses_took_how_long() {
     assert!(sum(&beside) >= sum(&all) / 4, "{all:?} {beside:?}");
     // The usual slot, and those from which a sample counts as held back.
     let usual = (0..GAUGE_SLOTS).max_by_key(|slot| all[*slot]).unwrap();
+    // Four reads of memory take more than one of the first cache, and less than a millisecond.
+    let memory = probes.read_gauge().unwrap().all;
+    let mean = memory.memory as f64 / f64::from(sum(&memory.slots));
+    assert!((1.0..60.0).contains(&mean), "{memory:?}");
     let slow: u32 = all.iter().skip(usual + 5).sum();
     assert!(slow <= sum(&all) / 10, "usual slot {usual}: {all:?}");
 }

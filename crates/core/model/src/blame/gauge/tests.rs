@@ -1,12 +1,17 @@
 use super::*;
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use proptest::prelude::*;
+use quell_types::GaugeCounts;
 use std::time::Duration;
 
 const SLOTS: usize = 32;
 /// What a sample reads usually and beside locks, as measured on an EPYC host.
 const USUAL: usize = 8;
 const SLOW: usize = 15;
+
+fn none() -> GaugeCounts {
+    GaugeCounts { slots: vec![0; SLOTS], ..GaugeCounts::default() }
+}
 
 /// A machine whose gauge counts.
 struct World {
@@ -18,8 +23,8 @@ struct World {
 
 impl World {
     fn new(names: &[&str]) -> Self {
-        let reading =
-            GaugeReading { all: vec![0; SLOTS], beside: BTreeMap::new(), others: vec![0; SLOTS] };
+        let (all, others) = (none(), none());
+        let reading = GaugeReading { all, beside: BTreeMap::new(), others };
         let cpus = names.iter().map(|name| ((*name).into(), 0.3)).collect();
         Self { gauge: Gauge::new(GaugeParams::default()), reading, now: Time(0), cpus }
     }
@@ -28,15 +33,16 @@ impl World {
     fn window(&mut self, samples: &[(&str, usize, u32)]) -> Window {
         self.now = self.now + Duration::from_millis(250);
         for (name, slot, count) in samples {
-            self.reading.all[*slot] = self.reading.all[*slot].wrapping_add(*count);
+            let all = &mut self.reading.all.slots[*slot];
+            *all = all.wrapping_add(*count);
             if *name == "nobody" {
                 continue;
             }
             let beside = match *name {
                 "strangers" => &mut self.reading.others,
-                name => self.reading.beside.entry(name.into()).or_insert_with(|| vec![0; SLOTS]),
+                name => self.reading.beside.entry(name.into()).or_insert_with(none),
             };
-            beside[*slot] = beside[*slot].wrapping_add(*count);
+            beside.slots[*slot] = beside.slots[*slot].wrapping_add(*count);
         }
         self.gauge.learn(self.now, &Ok(Arc::new(self.reading.clone())), &self.cpus);
         self.gauge.window()
@@ -96,8 +102,8 @@ fn who_is_there_when_another_locks_is_not_told() {
         }
         world.window(&[("nobody", SLOW, 20), ("there", SLOW, 40)]);
         // In all of these the locker was there too.
-        let beside = world.reading.beside.entry("locker".into()).or_insert_with(|| vec![0; SLOTS]);
-        beside[SLOW] += 60;
+        let beside = world.reading.beside.entry("locker".into()).or_insert_with(none);
+        beside.slots[SLOW] += 60;
         world.window(&[("there", USUAL, usually), ("nobody", USUAL, 60 - usually)]);
         assert_eq!(world.told(), [("locker".into(), true)], "there in {usually} of 60");
     }
@@ -113,7 +119,7 @@ fn two_in_step_cannot_be_told_apart_and_two_by_turns_can() {
     let mut world = World::new(&["a", "b"]);
     world.quiet(&["nobody"]);
     world.window(&[("b", SLOW, 0)]);
-    world.reading.beside.get_mut(&"b".into()).unwrap()[SLOW] += 60;
+    world.reading.beside.get_mut(&"b".into()).unwrap().slots[SLOW] += 60;
     world.window(&[("a", SLOW, 60)]);
     assert_eq!(world.told(), [("a".into(), false), ("b".into(), false)]);
     let mut toned = finding();
@@ -122,7 +128,7 @@ fn two_in_step_cannot_be_told_apart_and_two_by_turns_can() {
     // Somebody whom nobody follows is a rival as well.
     let mut world = World::new(&["a"]);
     world.quiet(&["nobody"]);
-    world.reading.others[SLOW] += 60;
+    world.reading.others.slots[SLOW] += 60;
     world.window(&[("a", SLOW, 60)]);
     assert_eq!(world.told(), [("a".into(), false)]);
 }
@@ -211,7 +217,7 @@ fn its_bursts_are_counted_and_their_cpus_known() {
 #[test]
 fn counts_wrap_and_gaps_say_nothing() {
     let mut world = World::new(&["locker"]);
-    world.reading.all[USUAL] = u32::MAX - 10;
+    world.reading.all.slots[USUAL] = u32::MAX - 10;
     world.quiet(&["nobody"]);
     world.window(&[("locker", SLOW, 60)]);
     assert_eq!(world.told(), [("locker".into(), true)]);

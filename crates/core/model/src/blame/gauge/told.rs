@@ -32,7 +32,29 @@ impl Gauge {
             };
             add(finding, told);
         }
+        self.tell_of_memory(finding);
         rank(&mut finding.culprits);
+    }
+
+    /// Says of those who are accused that they load memory: that is what they fight over then.
+    fn tell_of_memory(&self, finding: &mut Finding) {
+        let heavy = self.memory.weights_ln();
+        for culprit in &mut finding.culprits {
+            let sure = heavy.get(&culprit.workload).is_some_and(|ln| *ln >= SURE_LN);
+            let Some(loads) = self.memory.loads(&culprit.workload).filter(|_| sure) else {
+                continue;
+            };
+            if culprit.resource == Resource::Memory {
+                culprit.resource = Resource::MemoryBandwidth;
+            }
+            finding.evidence.push(format!(
+                "while {} had another CPU, a read of memory took {:.2} times as long as beside others                  ({:.0} samples; give or take {:.0} %)",
+                culprit.workload,
+                libm::exp(loads.more_ln),
+                loads.samples,
+                100.0 * loads.sd
+            ));
+        }
     }
 
     /// The CPUs that somebody uses while it holds accesses back, and the usual time in seconds from the begin
@@ -48,6 +70,9 @@ impl Gauge {
         Some((peak_cpus, apart.get(apart.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)))
     }
 }
+
+/// From this weight on it is told what is fought over: twenty times as likely as by chance.
+const SURE_LN: f64 = 3.0;
 
 /// Puts one in; of who is there already the stronger evidence stays, and over what they fight is known now.
 fn add(finding: &mut Finding, told: Culprit) {

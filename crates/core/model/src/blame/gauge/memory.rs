@@ -1,0 +1,231 @@
+//! Who loads memory, by what reads of it take while it has another CPU.
+//!
+//! # Problem
+//! Looks tell who slows a service through memory, and 1 % of a suspect's time is little where harm is a tenth
+//! and requests scatter. What a request costs beside whom ([`Company`](super::super::Company)) is for
+//! nothing, and as noisy as requests are.
+//!
+//! # Idea
+//! A read of memory that nobody has in a cache takes as long as memory is loaded, which is known to a tenth
+//! after four of them, where a request's cost scatters by more than itself: two seconds of the gauge's
+//! samples tell who makes it a fiftieth longer. That is no harm yet: a service need not have use for memory.
+//! So it is others' word about a suspect, as a trap is ([`Traps`](super::super::Traps)): guilt is more likely
+//! by as much as the difference is more likely of somebody who loads memory than of chance, twenty times at
+//! most. It says whom to hold first, and makes looks that nearly suffice suffice; it names nobody and makes
+//! nobody a suspect. And it tells over what culprit and victim fight.
+//!
+//! # Units
+//! ln of the time of a read.
+//!
+//! # Pseudo-code
+//! ```text
+//! x(g), v(g)     mean and variance of ln over the samples beside g, of the last twenty seconds or so
+//! y(g)           = x(g) - mean over all other samples
+//! s²             = v(g) / n(g) + v(others) / n(others) + 3 %², what is different beside anybody
+//! weight(g)      = ln of 1 (guilty: any y from 0 to 1 alike) over Normal(y; 0, s²), for y of 5 % and more
+//! ```
+//!
+//! # Degradation
+//! Who has another CPU all the time has nothing to be compared with: few samples, a wide s, no weight. What
+//! loads memory from the host's other guests is there beside everybody alike.
+//!
+//! Source: A-9, R-3; issue "Name the polluter and limit only it" (the scheduler's own randomness as a free
+//! experiment).
+
+use quell_types::{GaugeCounts, GaugeReading, Tenant};
+use std::collections::BTreeMap;
+
+/// Eighths of powers of two, in ln.
+const EIGHTH_LN: f64 = core::f64::consts::LN_2 / 8.0;
+/// After so many seconds a third of a sample's weight is left.
+const MEMORY_S: f64 = 20.0;
+/// Fewest samples on either side.
+const LEAST: f64 = 10.0;
+/// What is different beside anybody for other reasons (a CPU that is awake, for one), in ln.
+const OTHER_SD: f64 = 0.03;
+/// The least that counts, in ln.
+const LEAST_LN: f64 = 0.05;
+/// The most that it says, in ln: twenty times as likely.
+const MOST_LN: f64 = 3.0;
+
+/// Samples, what they read, and its squares; in ln.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Moments {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    /// What came between two readings.
+    fn grown(before: Option<&GaugeCounts>, after: &GaugeCounts) -> Self {
+        let old = before.map_or(&[][..], |counts| &counts.slots);
+        let (memory, squares) = before.map_or((0, 0), |c| (c.memory, c.memory_squares));
+        Self {
+            count: super::grown(old, &after.slots).iter().sum(),
+            sum: EIGHTH_LN * after.memory.saturating_sub(memory) as f64,
+            squares: EIGHTH_LN * EIGHTH_LN * after.memory_squares.saturating_sub(squares) as f64,
+        }
+    }
+
+    fn fade(&mut self, keep: f64, more: Self) {
+        self.count = keep * self.count + more.count;
+        self.sum = keep * self.sum + more.sum;
+        self.squares = keep * self.squares + more.squares;
+    }
+
+    fn less(self, part: Self) -> Self {
+        Self {
+            count: self.count - part.count,
+            sum: self.sum - part.sum,
+            squares: self.squares - part.squares,
+        }
+    }
+
+    fn mean(self) -> f64 {
+        self.sum / self.count
+    }
+
+    /// Variance of the mean.
+    fn variance(self) -> f64 {
+        (self.squares / self.count - self.mean() * self.mean()).max(0.0) / self.count
+    }
+}
+
+/// How loaded memory is beside somebody.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loads {
+    /// ln of the time of a read beside it over that beside all others.
+    pub more_ln: f64,
+    /// Standard deviation of that.
+    pub sd: f64,
+    /// Samples beside it, old ones counting less.
+    pub samples: f64,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    all: Moments,
+    beside: BTreeMap<Tenant, Moments>,
+}
+
+impl Memory {
+    pub(super) fn keep(&mut self, cpus: &BTreeMap<Tenant, f64>) {
+        self.beside.retain(|tenant, _| cpus.contains_key(tenant));
+    }
+
+    pub(super) fn forget(&mut self, suspect: &Tenant) {
+        self.beside.remove(suspect);
+    }
+
+    pub(super) fn learn(&mut self, passed_s: f64, old: &GaugeReading, new: &GaugeReading) {
+        let keep = libm::exp(-passed_s / MEMORY_S);
+        self.all.fade(keep, Moments::grown(Some(&old.all), &new.all));
+        for (tenant, after) in &new.beside {
+            let more = Moments::grown(old.beside.get(tenant), after);
+            self.beside.entry(tenant.clone()).or_default().fade(keep, more);
+        }
+    }
+
+    /// What is known of one; none before there is enough to compare.
+    pub(super) fn loads(&self, suspect: &Tenant) -> Option<Loads> {
+        let beside = *self.beside.get(suspect)?;
+        let rest = self.all.less(beside);
+        if beside.count < LEAST || rest.count < LEAST {
+            return None;
+        }
+        let variance = beside.variance() + rest.variance() + OTHER_SD * OTHER_SD;
+        let more_ln = beside.mean() - rest.mean();
+        Some(Loads { more_ln, sd: libm::sqrt(variance), samples: beside.count })
+    }
+
+    /// ln of how many times as likely that makes the guilt of each, where it makes it so.
+    pub(super) fn weights_ln(&self) -> BTreeMap<Tenant, f64> {
+        let one = |tenant: &Tenant| {
+            let Loads { more_ln, sd, .. } = self.loads(tenant)?;
+            let chance_ln = -0.5 * (more_ln / sd) * (more_ln / sd)
+                - libm::log(sd * libm::sqrt(core::f64::consts::TAU));
+            let weight_ln = (-chance_ln).min(MOST_LN);
+            (more_ln >= LEAST_LN && weight_ln > 0.0).then(|| (tenant.clone(), weight_ln))
+        };
+        self.beside.keys().filter_map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// So many samples that read this, in eighths, give or take.
+    fn counts(samples: u32, eighths: u64, by: u64) -> GaugeCounts {
+        let each = |k: u32| eighths - by + 2 * by * u64::from(k % 2);
+        GaugeCounts {
+            slots: vec![samples],
+            memory: (0..samples).map(each).sum(),
+            memory_squares: (0..samples).map(|k| each(k) * each(k)).sum(),
+        }
+    }
+
+    fn sum(of: &[&GaugeCounts]) -> GaugeCounts {
+        GaugeCounts {
+            slots: vec![of.iter().map(|c| c.slots[0]).sum()],
+            memory: of.iter().map(|c| c.memory).sum(),
+            memory_squares: of.iter().map(|c| c.memory_squares).sum(),
+        }
+    }
+
+    /// A second in which two had another CPU.
+    fn memory(a: &GaugeCounts, b: &GaugeCounts) -> Memory {
+        let mut memory = Memory::default();
+        let beside = [("a".into(), a.clone()), ("b".into(), b.clone())].into();
+        let new = GaugeReading { all: sum(&[a, b]), beside, ..GaugeReading::default() };
+        memory.learn(1.0, &GaugeReading::default(), &new);
+        memory
+    }
+
+    #[test]
+    fn who_makes_reads_longer_is_told_and_by_how_much() {
+        // As measured beside streams: 6211 ns against 3700, six eighths of a power of two.
+        let memory = memory(&counts(200, 36, 1), &counts(60, 30, 1));
+        let a = memory.loads(&"a".into()).unwrap();
+        assert!((a.more_ln - 6.0 * EIGHTH_LN).abs() < 1e-9 && a.sd < 0.04, "{a:?}");
+        let weights = memory.weights_ln();
+        assert_eq!(weights.keys().map(Tenant::as_str).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(weights[&"a".into()], MOST_LN);
+    }
+
+    #[test]
+    fn little_is_nothing_and_few_samples_tell_nothing() {
+        assert!(memory(&counts(200, 31, 2), &counts(200, 31, 2)).weights_ln().is_empty());
+        let few = memory(&counts(9, 40, 1), &counts(200, 30, 1));
+        assert_eq!((few.loads(&"a".into()), few.weights_ln().len()), (None, 0));
+        let mut gone = memory(&counts(200, 36, 1), &counts(60, 30, 1));
+        gone.forget(&"a".into());
+        assert!(gone.weights_ln().is_empty());
+    }
+
+    #[test]
+    fn what_is_old_fades() {
+        let mut memory = memory(&counts(200, 36, 1), &counts(60, 30, 1));
+        let (a, b) = (counts(400, 30, 1), counts(400, 30, 1));
+        let beside = [("a".into(), a.clone()), ("b".into(), b.clone())].into();
+        let new = GaugeReading { all: sum(&[&a, &b]), beside, ..GaugeReading::default() };
+        memory.learn(120.0, &GaugeReading::default(), &new);
+        assert!(memory.loads(&"a".into()).unwrap().more_ln.abs() < 0.01);
+    }
+
+    proptest! {
+        #[test]
+        fn weights_are_of_who_reads_more_and_bounded(
+            a in 1u32..500, b in 1u32..500, x in 8u64..60, y in 8u64..60, by in 0u64..6
+        ) {
+            let memory = memory(&counts(a, x, by), &counts(b, y, by));
+            for (tenant, weight) in memory.weights_ln() {
+                prop_assert!(weight > 0.0 && weight <= MOST_LN);
+                prop_assert!(memory.loads(&tenant).unwrap().more_ln >= LEAST_LN);
+            }
+        }
+    }
+}
