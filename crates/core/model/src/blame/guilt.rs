@@ -1,6 +1,7 @@
 //! Weights of all hypotheses about who hurts one victim.
 
 mod beside;
+mod heard;
 
 use super::hypothesis::{Hypothesis, Seen};
 use super::normal::probability_below;
@@ -99,6 +100,8 @@ pub struct Guilt {
     /// ln of how many times as likely others' word makes a suspect's guilt, in the suspects' order;
     /// empty where nobody said anything.
     hearsay_ln: Vec<f64>,
+    /// The same of what was measured of suspects themselves, without this victim.
+    measured_ln: Vec<f64>,
     /// What company tells of each: harm in ln per CPU, and its variance; empty where it tells of nobody.
     company: Vec<Option<(f64, f64)>>,
     time: Option<Time>,
@@ -117,6 +120,7 @@ impl Guilt {
             learned: false,
             weights: OnceCell::new(),
             hearsay_ln: Vec::new(),
+            measured_ln: Vec::new(),
             company: Vec::new(),
             time: None,
         };
@@ -144,10 +148,12 @@ impl Guilt {
         }
         let seen = |s: &Tenant| self.index(s).map_or(0, |index| self.experiments[index]);
         self.experiments = suspects.iter().map(seen).collect();
-        if !self.hearsay_ln.is_empty() {
-            let said = |s: &Tenant| self.index(s).map_or(0.0, |index| self.hearsay_ln[index]);
-            self.hearsay_ln = suspects.iter().map(said).collect();
-        }
+        let moved = |ln: &[f64]| -> Vec<f64> {
+            let of = |s: &Tenant| self.index(s).and_then(|index| ln.get(index)).copied();
+            let all = suspects.iter().map(|s| of(s).unwrap_or(0.0));
+            if ln.is_empty() { Vec::new() } else { all.collect() }
+        };
+        (self.hearsay_ln, self.measured_ln) = (moved(&self.hearsay_ln), moved(&self.measured_ln));
         self.company.clear();
         self.hypotheses = hypotheses;
         self.suspects = suspects.to_vec();
@@ -161,28 +167,6 @@ impl Guilt {
         let others: Vec<Tenant> = all.iter().filter(|s| *s != suspect).cloned().collect();
         self.keep(&others);
         self.keep(&all);
-    }
-
-    /// Others' word about suspects: ln of how many times as likely it makes the guilt of each. It
-    /// stands beside what was measured until it is said anew, so nothing of it adds up.
-    pub fn hear(&mut self, hearsay_ln: &BTreeMap<Tenant, f64>) {
-        let said = |s: &Tenant| hearsay_ln.get(s).copied().unwrap_or(0.0);
-        let all: Vec<f64> = self.suspects.iter().map(said).collect();
-        let all = if all.iter().all(|ln| *ln == 0.0) { Vec::new() } else { all };
-        if all != self.hearsay_ln {
-            self.hearsay_ln = all;
-            self.weights.take();
-        }
-    }
-
-    /// The share of a suspect's guilt that is left without others' word about it; 1 where there is none.
-    #[must_use]
-    pub fn unheard_frac(&self, suspect: &Tenant) -> f64 {
-        let Some(index) = self.index(suspect) else { return 1.0 };
-        let Some(ln) = self.hearsay_ln.get(index).filter(|ln| **ln != 0.0) else { return 1.0 };
-        let guilt: f64 = self.against(index).map(|place| self.weights()[place]).sum();
-        // Every hypothesis that holds it guilty has the same factor, so odds have it too.
-        1.0 / (guilt + (1.0 - guilt) * libm::exp(*ln))
     }
 
     /// Lets time pass: evidence grows old.
@@ -312,7 +296,9 @@ impl Guilt {
 
     fn weigh(&self) -> Vec<f64> {
         let said = |h: &Hypothesis| -> f64 {
-            h.members().iter().filter_map(|member| self.hearsay_ln.get(*member)).sum()
+            let lists = [&self.hearsay_ln, &self.measured_ln];
+            let of = |member: &usize| lists.iter().filter_map(|ln| ln.get(*member)).sum::<f64>();
+            h.members().iter().map(of).sum()
         };
         let ln = |h: &Hypothesis| h.weight_ln + said(h) + self.accused_ln(h);
         let mut weights: Vec<f64> = self.hypotheses.iter().map(|h| libm::exp(ln(h))).collect();

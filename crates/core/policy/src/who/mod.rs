@@ -192,7 +192,7 @@ impl Who {
         let patient = self.may_relieve(setup);
         self.traps.learn(seen.time, &seen.host.lock_traps);
         self.gauge.learn(seen.time, &seen.host.gauge, &cpus);
-        let said_ln = self.said_ln();
+        let measured_ln = self.gauge.weights_ln();
         self.victims.retain(|name, _| seen.services.contains_key(name));
         for (name, service) in &seen.services {
             if service.present.is_err() || service.restarted {
@@ -201,7 +201,7 @@ impl Who {
             let new = || Victim::new(name);
             let victim = self.victims.entry(name.clone()).or_insert_with(new);
             victim.face(&suspects);
-            victim.hear(&said_ln);
+            victim.hear(self.traps.weights_ln(), &measured_ln);
             victim.wait_for_looks(patient);
             victim.see(seen, service, &held);
             if self.params.company {
@@ -226,15 +226,6 @@ impl Who {
                 victim.judge(seen, service, &cpus, (&lockers, &self.gauge));
             }
         }
-    }
-
-    /// What traps and the gauge's reads of memory say of suspects, in ln.
-    fn said_ln(&self) -> BTreeMap<Tenant, f64> {
-        let mut said = self.traps.weights_ln().clone();
-        for (tenant, ln) in self.gauge.weights_ln() {
-            *said.entry(tenant).or_default() += ln;
-        }
-        said
     }
 
     /// Suspects whom the kernel trapped, while a reporter or a counter tells that bus locks do harm.

@@ -129,12 +129,6 @@ impl Victim {
         usually_ln < 0.0 && self.pulses.guilt().evidence_ln(suspect) <= 0.0
     }
 
-    /// Hears others' word about suspects: ln of how many times as likely it makes their guilt.
-    pub(super) fn hear(&mut self, hearsay_ln: &BTreeMap<Tenant, f64>) {
-        self.work.guilt.hear(hearsay_ln);
-        self.pulses.hear(hearsay_ln);
-    }
-
     /// Learns from a look that came with this sample. What is seen in a slow moment speaks of these only,
     /// and what is seen between them of the rest: else who was held in the ones with somebody else, and the
     /// other alone between them, would make that one guilty.

@@ -10,9 +10,10 @@
 //! after four of them, where a request's cost scatters by more than itself: two seconds of the gauge's
 //! samples tell who makes it a fiftieth longer. That is no harm yet: a service need not have use for memory.
 //! So it is others' word about a suspect, as a trap is ([`Traps`](super::super::Traps)): guilt is more likely
-//! by as much as the difference is more likely of somebody who loads memory than of chance, twenty times at
-//! most. It says whom to hold first, and makes looks that nearly suffice suffice; it names nobody and makes
-//! nobody a suspect. And it tells over what culprit and victim fight.
+//! by as much as the difference is more likely of somebody who loads memory than of chance, eight times at
+//! most, which is too little to suspect anybody for. It says whom to hold first, and makes looks that nearly
+//! suffice suffice. Unlike a trap it was measured, and is no older than its samples, so suspicion may rest on
+//! it together with looks. And it tells over what culprit and victim fight.
 //!
 //! # Units
 //! ln of the time of a read.
@@ -45,8 +46,10 @@ const LEAST: f64 = 10.0;
 const OTHER_SD: f64 = 0.03;
 /// The least that counts, in ln.
 const LEAST_LN: f64 = 0.05;
-/// The most that it says, in ln: twenty times as likely.
-const MOST_LN: f64 = 3.0;
+/// The most that it says, in ln: eight times as likely.
+const MOST_LN: f64 = 2.08;
+/// So many standard deviations above nothing it is told over what they fight.
+const SURE_SD: f64 = 3.0;
 
 /// Samples, what they read, and its squares; in ln.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -101,6 +104,13 @@ pub struct Loads {
     pub sd: f64,
     /// Samples beside it, old ones counting less.
     pub samples: f64,
+}
+
+impl Loads {
+    /// Whether it surely loads memory.
+    pub(super) fn is_sure(self) -> bool {
+        self.more_ln >= LEAST_LN && self.more_ln >= SURE_SD * self.sd
+    }
 }
 
 /// See the module.

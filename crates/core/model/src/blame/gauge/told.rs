@@ -38,12 +38,9 @@ impl Gauge {
 
     /// Says of those who are accused that they load memory: that is what they fight over then.
     fn tell_of_memory(&self, finding: &mut Finding) {
-        let heavy = self.memory.weights_ln();
         for culprit in &mut finding.culprits {
-            let sure = heavy.get(&culprit.workload).is_some_and(|ln| *ln >= SURE_LN);
-            let Some(loads) = self.memory.loads(&culprit.workload).filter(|_| sure) else {
-                continue;
-            };
+            let loads = self.memory.loads(&culprit.workload).filter(|loads| loads.is_sure());
+            let Some(loads) = loads else { continue };
             if culprit.resource == Resource::Memory {
                 culprit.resource = Resource::MemoryBandwidth;
             }
@@ -70,9 +67,6 @@ impl Gauge {
         Some((peak_cpus, apart.get(apart.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)))
     }
 }
-
-/// From this weight on it is told what is fought over: twenty times as likely as by chance.
-const SURE_LN: f64 = 3.0;
 
 /// Puts one in; of who is there already the stronger evidence stays, and over what they fight is known now.
 fn add(finding: &mut Finding, told: Culprit) {

@@ -1,0 +1,44 @@
+//! What is said of suspects without this victim's evidence.
+
+use super::Guilt;
+use quell_types::Tenant;
+use std::collections::BTreeMap;
+
+impl Guilt {
+    /// Others' word about suspects: ln of how many times as likely it makes the guilt of each. It
+    /// stands beside what was measured until it is said anew, so nothing of it adds up.
+    pub fn hear(&mut self, hearsay_ln: &BTreeMap<Tenant, f64>) {
+        let all = self.in_order(hearsay_ln);
+        if all != self.hearsay_ln {
+            self.hearsay_ln = all;
+            self.weights.take();
+        }
+    }
+
+    /// The same of what was measured of suspects themselves, without this victim: that somebody loads memory
+    /// is no word of others', so suspicion may rest on it.
+    pub fn heed(&mut self, measured_ln: &BTreeMap<Tenant, f64>) {
+        let all = self.in_order(measured_ln);
+        if all != self.measured_ln {
+            self.measured_ln = all;
+            self.weights.take();
+        }
+    }
+
+    /// In the suspects' order; empty where nothing is said of anybody.
+    fn in_order(&self, said_ln: &BTreeMap<Tenant, f64>) -> Vec<f64> {
+        let said = |s: &Tenant| said_ln.get(s).copied().unwrap_or(0.0);
+        let all: Vec<f64> = self.suspects.iter().map(said).collect();
+        if all.iter().all(|ln| *ln == 0.0) { Vec::new() } else { all }
+    }
+
+    /// The share of a suspect's guilt that is left without others' word about it; 1 where there is none.
+    #[must_use]
+    pub fn unheard_frac(&self, suspect: &Tenant) -> f64 {
+        let Some(index) = self.index(suspect) else { return 1.0 };
+        let Some(ln) = self.hearsay_ln.get(index).filter(|ln| **ln != 0.0) else { return 1.0 };
+        let guilt: f64 = self.against(index).map(|place| self.weights()[place]).sum();
+        // Every hypothesis that holds it guilty has the same factor, so odds have it too.
+        1.0 / (guilt + (1.0 - guilt) * libm::exp(*ln))
+    }
+}
