@@ -35,6 +35,8 @@ type Failed = Box<dyn Error>;
 /// A search service beside 99 groups that use 0.05 to 0.25 CPUs and sleep, and one that streams.
 fn scene() -> Scene {
     let mut scene = common::scene("platinum-8163", 1, 4_000.0);
+    // What is read of a real machine with eBPF.
+    scene.machine.lock_gauge = true;
     scene.services[0].workers = 8;
     scene.services[0].spec.peak_qps = Some(20_000.0);
     scene.batch = vec![common::busy(&name(0), "stream-dram")];

@@ -42,3 +42,40 @@ impl Guilt {
         1.0 / (guilt + (1.0 - guilt) * libm::exp(*ln))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blame::GuiltParams;
+
+    fn guilt() -> Guilt {
+        let mut guilt = Guilt::new(GuiltParams::default());
+        guilt.keep(&["a".into(), "b".into()]);
+        guilt
+    }
+
+    #[test]
+    fn both_make_guilt_likelier_and_only_a_word_is_taken_off_suspicion() {
+        let said = [("a".into(), 2.0)].into();
+        let of = |guilt: &Guilt| guilt.belief(&"a".into()).unwrap().guilt;
+        let (mut heard, mut heeded) = (guilt(), guilt());
+        heard.hear(&said);
+        heeded.heed(&said);
+        assert!(of(&heard) > of(&guilt()) && (of(&heard) - of(&heeded)).abs() < 1e-12);
+        assert!(heard.unheard_frac(&"a".into()) < 0.5);
+        assert_eq!(heeded.unheard_frac(&"a".into()), 1.0);
+        // What is said anew takes the place of what was said.
+        heeded.heed(&BTreeMap::new());
+        assert!((of(&heeded) - of(&guilt())).abs() < 1e-12);
+    }
+
+    #[test]
+    fn it_moves_with_the_suspects() {
+        let mut moved = guilt();
+        moved.heed(&[("b".into(), 2.0)].into());
+        let before = moved.belief(&"b".into()).unwrap().guilt;
+        moved.keep(&["b".into(), "c".into()]);
+        assert!((moved.belief(&"b".into()).unwrap().guilt - before).abs() < 1e-9);
+        assert!(moved.belief(&"c".into()).unwrap().guilt < before);
+    }
+}
