@@ -1,3 +1,5 @@
+//! Tests of the gauge on a made-up machine.
+
 use super::*;
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use proptest::prelude::*;
