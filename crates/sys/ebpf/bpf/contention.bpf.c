@@ -263,6 +263,9 @@ static __always_inline void gauge(struct cpu *cpu, __u32 number, __u64 now)
 
 	if (!gauge_ns || online < 2 || now - cpu->gauged < gauge_ns)
 		return;
+	/* CPUs read in one order: none shall come right after another. */
+	if (!cpu->gauged)
+		cpu->far = number * 7919;
 	cpu->gauged = now;
 	if (!take_sample(cpu, number, &sample))
 		return;

@@ -45,7 +45,7 @@ const volatile __u64 gauge_ns = 0;
 struct lines { __u8 bytes[REACH]; };
 struct page { __u8 bytes[PAGE_LINES * 64]; };
 
-/* What no group has, all samples are put down to. */
+/* What a row's samples read; the row of idle CPUs (NOBODY) has all samples. */
 struct gauge {
 	__u64 last; /* the sample that was put down last */
 	__u32 slots[GAUGE_SLOTS];

@@ -30,7 +30,7 @@ const NOBODY: u32 = 1;
 const SLOT_0: u32 = 2;
 /// Of a group's value in the kernel: its slot below, one more than its number as a victim above.
 const SLOT_BITS: u32 = 16;
-/// Samples of the gauge in a second on all CPUs together: some hundred in a burst of locks, and less than
+/// Samples of the gauge in a second on all CPUs together: some hundred in a burst of locks, and about
 /// a thousandth of a CPU.
 const SAMPLES_PER_S: u64 = 500;
 const MOST_SLOTS: u32 = (1 << SLOT_BITS) - SLOT_0;
@@ -306,7 +306,8 @@ impl Contention {
         Ok(Stood { behind_ns, others_ns, nobody_ns, elsewhere, company })
     }
 
-    /// How long accesses took beside whom, since the programs were loaded.
+    /// How long accesses took beside whom, since the programs were loaded. Unlike the sums of waits those of
+    /// a slot go on with its next group, so that they never fall.
     pub(crate) fn gauge(&self) -> Result<Gauge, EbpfError> {
         let of = |row: u32| {
             let row = self.samples.get(&row, 0).map_err(EbpfError::map("rq_gauge"))?;

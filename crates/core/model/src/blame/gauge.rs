@@ -53,6 +53,7 @@
 //! randomness).
 
 mod memory;
+mod moments;
 mod told;
 mod toll;
 
@@ -60,7 +61,6 @@ pub use memory::Loads;
 pub use toll::Toll;
 
 use memory::Memory;
-
 use quell_types::{GaugeReading, Reading, Tenant, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -67,6 +67,7 @@ mod looks;
 mod told;
 mod when;
 
+pub(in crate::blame) use told::usual_apart_s;
 pub use when::When;
 
 use super::guilt::{Guilt, GuiltParams, Measurement};

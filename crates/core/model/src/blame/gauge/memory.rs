@@ -33,6 +33,7 @@
 //! Source; issue "Name the polluter and limit only it" (the scheduler's own randomness as a free
 //! experiment).
 
+use super::moments::Moments;
 use quell_types::{GaugeCounts, GaugeReading, Tenant};
 use std::collections::BTreeMap;
 
@@ -51,47 +52,14 @@ const MOST_LN: f64 = 2.08;
 /// So many standard deviations above nothing it is told over what they fight.
 const SURE_SD: f64 = 3.0;
 
-/// Samples, what they read, and its squares; in ln.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Moments {
-    count: f64,
-    sum: f64,
-    squares: f64,
-}
-
-impl Moments {
-    /// What came between two readings.
-    fn grown(before: Option<&GaugeCounts>, after: &GaugeCounts) -> Self {
-        let old = before.map_or(&[][..], |counts| &counts.slots);
-        let (memory, squares) = before.map_or((0, 0), |c| (c.memory, c.memory_squares));
-        Self {
-            count: super::grown(old, &after.slots).iter().sum(),
-            sum: EIGHTH_LN * after.memory.saturating_sub(memory) as f64,
-            squares: EIGHTH_LN * EIGHTH_LN * after.memory_squares.saturating_sub(squares) as f64,
-        }
-    }
-
-    fn fade(&mut self, keep: f64, more: Self) {
-        self.count = keep * self.count + more.count;
-        self.sum = keep * self.sum + more.sum;
-        self.squares = keep * self.squares + more.squares;
-    }
-
-    fn less(self, part: Self) -> Self {
-        Self {
-            count: self.count - part.count,
-            sum: self.sum - part.sum,
-            squares: self.squares - part.squares,
-        }
-    }
-
-    fn mean(self) -> f64 {
-        self.sum / self.count
-    }
-
-    /// Variance of the mean.
-    fn variance(self) -> f64 {
-        (self.squares / self.count - self.mean() * self.mean()).max(0.0) / self.count
+/// What samples read between two readings, in ln.
+fn grown(before: Option<&GaugeCounts>, after: &GaugeCounts) -> Moments {
+    let old = before.map_or(&[][..], |counts| &counts.slots);
+    let (memory, squares) = before.map_or((0, 0), |c| (c.memory, c.memory_squares));
+    Moments {
+        count: super::grown(old, &after.slots).iter().sum(),
+        sum: EIGHTH_LN * after.memory.saturating_sub(memory) as f64,
+        squares: EIGHTH_LN * EIGHTH_LN * after.memory_squares.saturating_sub(squares) as f64,
     }
 }
 
@@ -131,9 +99,9 @@ impl Memory {
 
     pub(super) fn learn(&mut self, passed_s: f64, old: &GaugeReading, new: &GaugeReading) {
         let keep = libm::exp(-passed_s / MEMORY_S);
-        self.all.fade(keep, Moments::grown(Some(&old.all), &new.all));
+        self.all.fade(keep, grown(Some(&old.all), &new.all));
         for (tenant, after) in &new.beside {
-            let more = Moments::grown(old.beside.get(tenant), after);
+            let more = grown(old.beside.get(tenant), after);
             self.beside.entry(tenant.clone()).or_default().fade(keep, more);
         }
     }
@@ -145,7 +113,7 @@ impl Memory {
         if beside.count < LEAST || rest.count < LEAST {
             return None;
         }
-        let variance = beside.variance() + rest.variance() + OTHER_SD * OTHER_SD;
+        let variance = beside.variance_of_mean() + rest.variance_of_mean() + OTHER_SD * OTHER_SD;
         let more_ln = beside.mean() - rest.mean();
         Some(Loads { more_ln, sd: libm::sqrt(variance), samples: beside.count })
     }

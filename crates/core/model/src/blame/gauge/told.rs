@@ -3,6 +3,7 @@
 use super::{Gauge, Locker, Toll};
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use crate::blame::judge::rank;
+use crate::blame::pulses::usual_apart_s;
 use quell_types::Tenant;
 
 impl Gauge {
@@ -45,7 +46,8 @@ impl Gauge {
                 culprit.resource = Resource::MemoryBandwidth;
             }
             finding.evidence.push(format!(
-                "while {} had another CPU, a read of memory took {:.2} times as long as beside others                  ({:.0} samples; give or take {:.0} %)",
+                "while {} had another CPU, a read of memory took {:.2} times as long as beside others \
+                 ({:.0} samples; give or take {:.0} %)",
                 culprit.workload,
                 libm::exp(loads.more_ln),
                 loads.samples,
@@ -60,11 +62,7 @@ impl Gauge {
     pub fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
         let told = self.lockers().iter().any(|locker| locker.workload == *suspect);
         let peak_cpus = self.peaks.get(suspect).copied().filter(|_| told)?;
-        let gaps = self.begun.iter().zip(self.begun.iter().skip(1));
-        let mut apart: Vec<f64> =
-            gaps.map(|(then, next)| next.since(*then).as_secs_f64()).collect();
-        apart.sort_by(f64::total_cmp);
-        Some((peak_cpus, apart.get(apart.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)))
+        Some((peak_cpus, usual_apart_s(&self.begun).unwrap_or(0.0)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::normal::probability_below;
 use super::Window;
+use super::moments::Moments;
 
 /// Windows are not better known than this, in ln: of cost, of latency.
 const FLOOR_SD: [f64; 2] = [0.1, 0.3];
@@ -10,36 +11,11 @@ const UNKNOWN_SD: f64 = 0.5;
 /// Windows that are kept, in effect: older ones fade.
 const MEMORY: f64 = 200.0;
 
-/// Values of one kind of window, as sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sums {
-    count: f64,
-    sum: f64,
-    squares: f64,
-}
-
-impl Sums {
-    fn add(&mut self, value: f64) {
-        let keep = 1.0 - 1.0 / MEMORY;
-        self.count = keep * self.count + 1.0;
-        self.sum = keep * self.sum + value;
-        self.squares = keep * self.squares + value * value;
-    }
-
-    fn mean(&self) -> f64 {
-        self.sum / self.count
-    }
-
-    fn variance(&self) -> f64 {
-        (self.squares / self.count - self.mean() * self.mean()).max(0.0)
-    }
-}
-
 /// By cost and by latency, in windows that were held back and in usual ones.
 #[derive(Clone, Debug, Default)]
 pub struct Toll {
-    held_back: [Sums; 2],
-    usual: [Sums; 2],
+    held_back: [Moments; 2],
+    usual: [Moments; 2],
 }
 
 impl Toll {
@@ -52,7 +28,7 @@ impl Toll {
         };
         for (sums, value) in kind.iter_mut().zip([cost_s, latency_s]) {
             if let Some(value) = value.filter(|value| *value > 0.0) {
-                sums.add(libm::log(value));
+                sums.fade(1.0 - 1.0 / MEMORY, Moments::of(libm::log(value)));
             }
         }
     }
@@ -62,7 +38,7 @@ impl Toll {
     #[must_use]
     pub fn suffers(&self, least_ln: f64) -> Option<(f64, f64)> {
         let kinds = self.held_back.iter().zip(&self.usual).zip(FLOOR_SD);
-        let one = |((held_back, usual), floor): ((&Sums, &Sums), f64)| {
+        let one = |((held_back, usual), floor): ((&Moments, &Moments), f64)| {
             if held_back.count < 1.0 || usual.count < 2.0 {
                 return None;
             }

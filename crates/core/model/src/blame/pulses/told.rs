@@ -3,7 +3,16 @@
 use super::Pulses;
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Standing};
 use crate::blame::judge::{culprit, rank};
-use quell_types::Tenant;
+use quell_types::{Tenant, Time};
+use std::collections::VecDeque;
+
+/// The lower median of the times from one begin to the next, in seconds; none before the second.
+pub(in crate::blame) fn usual_apart_s(begun: &VecDeque<Time>) -> Option<f64> {
+    let gaps = begun.iter().zip(begun.iter().skip(1));
+    let mut all: Vec<f64> = gaps.map(|(then, next)| next.since(*then).as_secs_f64()).collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len().saturating_sub(1) / 2).copied()
+}
 
 impl Pulses {
     /// Those who are shown to make the slow moments.
@@ -25,10 +34,7 @@ impl Pulses {
     /// the second. The lower median: a moment that has another cause, or a rest, makes no burst rarer.
     #[must_use]
     pub fn apart_s(&self) -> Option<f64> {
-        let gaps = self.begun.iter().zip(self.begun.iter().skip(1));
-        let mut all: Vec<f64> = gaps.map(|(then, next)| next.since(*then).as_secs_f64()).collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len().saturating_sub(1) / 2).copied()
+        usual_apart_s(&self.begun)
     }
 
     /// Adds those to a finding. Who is named there for more is left as he is.
