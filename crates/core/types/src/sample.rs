@@ -223,7 +223,8 @@ pub struct HostReading {
 pub struct GaugeReading {
     /// All samples.
     pub all: GaugeCounts,
-    /// Those in which a task of this tenant had another CPU; who had none is left out.
+    /// Those in which a task of this tenant had another CPU, and those of its own turns; who had none is left
+    /// out.
     pub beside: BTreeMap<Tenant, GaugeCounts>,
     /// Those in which a task of nobody here had one.
     pub others: GaugeCounts,
@@ -240,6 +241,24 @@ pub struct GaugeCounts {
     pub memory: u64,
     /// The sum of its squares.
     pub memory_squares: u64,
+    /// Samples of turns of its own: of lines that its CPU had read some milliseconds before in the same turn,
+    /// and that it may have driven out of the caches since.
+    #[serde(default)]
+    pub kept_samples: u64,
+    /// What these took to read again, in eighths of powers of two, summed over samples.
+    #[serde(default)]
+    pub kept: u64,
+    /// The sum of its squares.
+    #[serde(default)]
+    pub kept_squares: u64,
+}
+
+impl GaugeCounts {
+    /// Whether there was any sample.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.kept_samples > 0 || self.slots.iter().any(|count| *count > 0)
+    }
 }
 
 impl HostReading {

@@ -136,11 +136,15 @@ impl Meter {
             slots: samples.slots.to_vec(),
             memory: samples.memory,
             memory_squares: samples.memory_squares,
+            kept_samples: samples.kept_samples,
+            kept: samples.kept,
+            kept_squares: samples.kept_squares,
         };
-        let beside = counted.slots.iter().filter(|(_, of)| of.slots.iter().any(|n| *n > 0));
-        let named = beside.filter_map(|(slot, of)| Some((self.names.get(slot)?, of)));
+        let slots = counted.slots.iter();
+        let named = slots.filter_map(|(slot, of)| Some((self.names.get(slot)?, counts(of))));
+        let used = named.filter(|(_, of)| of.any());
         Ok(Arc::new(GaugeReading {
-            beside: named.map(|(name, samples)| (name.clone(), counts(samples))).collect(),
+            beside: used.map(|(name, of)| (name.clone(), of)).collect(),
             all: counts(&counted.all),
             others: counts(&counted.others),
         }))

@@ -61,6 +61,21 @@ fn streams_and_sums_hold_nobody_back() {
 }
 
 #[test]
+fn who_streams_drives_lines_out_of_the_caches_and_who_adds_up_leaves_them() {
+    let mut server = server(["stream-dram", "integer"], true);
+    let counted = gauge(&mut server, Scope::Full);
+    // What sixteen lines take, in ns.
+    let line_ns = |name: &str| {
+        let of = &counted.beside[&name.into()];
+        assert!(of.kept_samples > 100, "{name}: {of:?}");
+        128.0 * libm::exp2(of.kept as f64 / of.kept_samples as f64 / 8.0)
+    };
+    let (streams, adds) = (line_ns("a"), line_ns("b"));
+    assert!(streams > 3.0 * adds && adds < 400.0, "{streams} and {adds} ns");
+    assert!(counted.all.kept_samples >= counted.beside[&"a".into()].kept_samples);
+}
+
+#[test]
 fn without_it_there_is_a_gap() {
     let mut server = server(["integer", "integer"], false);
     let sample = server.sample(Duration::from_secs(1), Scope::Full).unwrap();

@@ -52,6 +52,7 @@ const volatile __u32 online = 0;
 
 #include "company.h"
 #include "gauge.h"
+#include "kept.h"
 
 struct task {
 	__u64 cgroup;
@@ -75,6 +76,7 @@ struct cpu {
 	__u32 runs; /* one more than the number of the victim that it belongs to */
 	__u64 gauged; /* when a sample was taken here last */
 	__u32 far; /* the line of memory that it read last */
+	struct keeper keeper;
 	struct line lines[VICTIMS];
 	struct mark marks[VICTIMS];
 };
@@ -243,10 +245,10 @@ static __always_inline int take_sample(struct cpu *cpu, __u32 number, struct sam
 		return 0;
 	from = bpf_ktime_get_ns();
 	cpu->far = read_far(cpu->far);
-	sample->far = far_of(bpf_ktime_get_ns() - from);
-	at = read_lines(lines, 0);
+	sample->took = eighths_of(bpf_ktime_get_ns() - from);
+	at = read_lines(lines, 0, 0);
 	read = bpf_ktime_get_ns();
-	at = read_lines(lines, at & (REACH - APART));
+	at = read_lines(lines, at & (REACH - APART), 0);
 	again = bpf_ktime_get_ns();
 	multiply((again + at) | 1);
 	done = bpf_ktime_get_ns();
@@ -255,11 +257,26 @@ static __always_inline int take_sample(struct cpu *cpu, __u32 number, struct sam
 	return 1;
 }
 
+/* Puts a sample of this CPU down to those who have other CPUs. */
+static __always_inline void put_down_beside(__u32 number, struct sample *sample)
+{
+	__u32 other = another(number), row;
+
+	put_down(NOBODY, sample);
+	for (int i = 0; i < LOOKED_AT && i < online - 1; i++) {
+		if (other == number)
+			other = other + 1 >= online ? 0 : other + 1;
+		row = row_on(other);
+		if (row != NOBODY)
+			put_down(row, sample);
+		other = other + 1 >= online ? 0 : other + 1;
+	}
+}
+
 /* A sample, if the last one here is long enough ago, for those who have other CPUs. */
 static __always_inline void gauge(struct cpu *cpu, __u32 number, __u64 now)
 {
 	struct sample sample;
-	__u32 other, row;
 
 	if (!gauge_ns || online < 2 || now - cpu->gauged < gauge_ns)
 		return;
@@ -267,18 +284,19 @@ static __always_inline void gauge(struct cpu *cpu, __u32 number, __u64 now)
 	if (!cpu->gauged)
 		cpu->far = number * 7919;
 	cpu->gauged = now;
-	if (!take_sample(cpu, number, &sample))
+	if (take_sample(cpu, number, &sample))
+		put_down_beside(number, &sample);
+}
+
+/* What the task of this row, which has had this CPU, left of lines that were read in its turn. */
+static __always_inline void judge_kept(struct cpu *cpu, __u32 number, __u32 row, __u64 now)
+{
+	struct sample sample;
+
+	if (!read_kept(&cpu->keeper, number, now, &sample))
 		return;
 	put_down(NOBODY, &sample);
-	other = another(number);
-	for (int i = 0; i < LOOKED_AT && i < online - 1; i++) {
-		if (other == number)
-			other = other + 1 >= online ? 0 : other + 1;
-		row = row_on(other);
-		if (row != NOBODY)
-			put_down(row, &sample);
-		other = other + 1 >= online ? 0 : other + 1;
-	}
+	put_down(row, &sample);
 }
 
 /* Puts what was stood here down to the row of who ran, and that behind `others` of who ran elsewhere. */
@@ -386,6 +404,9 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	blame = bpf_map_lookup_elem(&rq_blame, &row);
 	if (!blame)
 		return 0; /* never: there is a row for each slot */
+	if (row != NOBODY)
+		judge_kept(cpu, number, row, now);
+	stop_keeping(&cpu->keeper, now);
 	charge(cpu, blame, number, online > 1 && row != NOBODY, now);
 	accompany(cpu, row, clocks, now);
 	if (task && victim_of(task) && !task->cpu && (ctx[0] & 0xff || !prev->__state))
@@ -404,6 +425,23 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 		may_begin_request(clocks, victim_of(task) - 1, now);
 	if (task && task->cpu)
 		end(task, now);
+	keep(&cpu->keeper, number, 0, now);
+	return 0;
+}
+
+/* A CPU's timer, its tick for one: who does not leave the CPU is seen here. */
+SEC("tp_btf/local_timer_entry") int quell_wait_tick(__u64 *ctx)
+{
+	struct config *config = config_here();
+	__u32 number = bpf_get_smp_processor_id();
+	struct cpu *cpu = bpf_map_lookup_elem(&rq_cpus, &number);
+	__u64 now;
+
+	if (!config || !cpu || !cpu->pid)
+		return 0;
+	now = clock();
+	judge_kept(cpu, number, row_on(number), now);
+	keep(&cpu->keeper, number, 1, now);
 	return 0;
 }
 

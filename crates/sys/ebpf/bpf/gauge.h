@@ -51,13 +51,18 @@ struct gauge {
 	__u32 slots[GAUGE_SLOTS];
 	__u64 far;         /* sum over samples of what memory took */
 	__u64 far_squares; /* and of its squares */
+	__u64 kept;        /* samples of its own turns: see kept.h */
+	__u64 kept_took;   /* sum over them of what lines took */
+	__u64 kept_squares;
 };
 
+/* A sample is of one kind: of what a task leaves in the caches, or of who has other CPUs. */
 struct sample {
 	__u64 number;
-	__u32 slot;
-	__u32 far;
+	__u32 slot; /* KEPT where it is of the former */
+	__u32 took; /* by these, or by memory */
 };
+#define KEPT GAUGE_SLOTS
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -98,11 +103,11 @@ static __always_inline __u32 read_far(__u32 at)
 }
 
 /* Reads all lines; where the next one lies the one before says, by the 0 that it holds. */
-static __always_inline __u64 read_lines(struct lines *lines, __u64 at)
+static __always_inline __u64 read_lines(struct lines *lines, __u64 at, __u64 place)
 {
 	for (int i = 0; i < LINES; i++) {
 		at = (at + APART) & (REACH - APART);
-		at += *(volatile __u64 *)(lines->bytes + at);
+		at += *(volatile __u64 *)(lines->bytes + at + place);
 	}
 	return at;
 }
@@ -126,7 +131,8 @@ static __always_inline __u32 slot_of_ratio(__u64 lines_ns, __u64 multiplications
 	return slot < GAUGE_SLOTS ? slot : GAUGE_SLOTS - 1;
 }
 
-static __always_inline __u32 far_of(__u64 ns)
+/* A time in eighths of powers of two. */
+static __always_inline __u32 eighths_of(__u64 ns)
 {
 	__u64 slot = slot_of(ns);
 
@@ -140,12 +146,19 @@ static __always_inline void put_down(__u32 row, struct sample *sample)
 {
 	struct gauge *gauge = bpf_map_lookup_elem(&rq_gauge, &row);
 	__u32 slot = sample->slot;
+	__u64 took = sample->took;
 
 	if (!gauge || gauge->last == sample->number)
 		return;
 	gauge->last = sample->number;
-	__sync_fetch_and_add(&gauge->far, sample->far);
-	__sync_fetch_and_add(&gauge->far_squares, (__u64)sample->far * sample->far);
+	if (slot == KEPT) {
+		__sync_fetch_and_add(&gauge->kept, 1);
+		__sync_fetch_and_add(&gauge->kept_took, took);
+		__sync_fetch_and_add(&gauge->kept_squares, took * took);
+		return;
+	}
+	__sync_fetch_and_add(&gauge->far, took);
+	__sync_fetch_and_add(&gauge->far_squares, took * took);
 	barrier_var(slot);
 	if (slot < GAUGE_SLOTS)
 		__sync_fetch_and_add(&gauge->slots[slot], 1);

@@ -1,6 +1,7 @@
 //! Behind whom watched cgroups stand for a CPU, and beside whom they run.
 
 use crate::error::{EbpfError, chain};
+use crate::gauge::{self, Gauge, Samples};
 use crate::objects;
 use crate::packets::{in_range, per_cpu};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
@@ -30,9 +31,6 @@ const NOBODY: u32 = 1;
 const SLOT_0: u32 = 2;
 /// Of a group's value in the kernel: its slot below, one more than its number as a victim above.
 const SLOT_BITS: u32 = 16;
-/// Samples of the gauge in a second on all CPUs together: some hundred in a burst of locks, and about
-/// a thousandth of a CPU.
-const SAMPLES_PER_S: u64 = 500;
 const MOST_SLOTS: u32 = (1 << SLOT_BITS) - SLOT_0;
 
 /// How long the tasks of a watched slot stood ready to run behind whom, in nanoseconds since they
@@ -77,32 +75,6 @@ pub struct Company {
     pub nobody: Beside,
 }
 
-/// Slots of a count of the gauge.
-pub const GAUGE_SLOTS: usize = 32;
-
-/// What samples of the gauge read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Samples {
-    /// How many times as long as multiplications accesses to a core's second cache took: in eighths, two
-    /// slots to each power of two. Counts wrap.
-    pub slots: [u32; GAUGE_SLOTS],
-    /// What four reads of memory took, in eighths of powers of two, summed over samples.
-    pub memory: u64,
-    /// The sum of its squares.
-    pub memory_squares: u64,
-}
-
-/// Samples of the gauge. Each counts once for each who had another CPU then.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gauge {
-    /// All samples.
-    pub all: Samples,
-    /// Those beside each slot that is used.
-    pub slots: BTreeMap<u32, Samples>,
-    /// Those beside tasks that are in no tracked group.
-    pub others: Samples,
-}
-
 /// `struct blame` of bpf/contention.bpf.c: stood behind, ran beside, sent, stood while it ran elsewhere,
 /// each by victim.
 type Blame = [[u64; MAX_VICTIMS]; 4];
@@ -122,10 +94,6 @@ enum Sends {
     Tcp,
 }
 
-/// `struct gauge` of bpf/gauge.h: when it was counted last; samples by slot, two in a word; what memory took,
-/// and its squares.
-type Row64 = [u64; 1 + GAUGE_SLOTS / 2 + 2];
-
 pub(crate) struct Contention {
     ebpf: Ebpf,
     slots: u32,
@@ -135,9 +103,11 @@ pub(crate) struct Contention {
     config: Array<MapData, [u32; 2]>,
     group_map: HashMap<MapData, u64, u32>,
     blame: PerCpuArray<MapData, Blame>,
-    samples: Array<MapData, Row64>,
+    samples: Array<MapData, gauge::Row>,
     /// Or why it is not known what is sent.
     sends: Result<Sends, String>,
+    /// Whether there is a program at each CPU's timer.
+    ticks: bool,
     groups: BTreeMap<u64, u32>,
     /// Watched slots, by their numbers as victims.
     victims: Vec<u32>,
@@ -155,8 +125,9 @@ impl Contention {
         let online = first_online();
         loader.override_global("v1_cpu", &v1_cpu, true);
         loader.override_global("online", &online, true);
-        let gauge_ns = gauge_ns(online);
+        let [gauge_ns, kept_ns] = gauge::between_ns(online);
         loader.override_global("gauge_ns", &gauge_ns, true);
+        loader.override_global("kept_ns", &kept_ns, true);
         loader.map_max_entries("rq_lines", cpus as u32);
         loader.map_max_entries("rq_gauge", slots + SLOT_0);
         loader.map_max_entries("rq_cpus", cpus as u32);
@@ -168,6 +139,7 @@ impl Contention {
             program.load(tracepoint, &btf).map_err(EbpfError::program(name))?;
         }
         let sends = load_sends(&mut ebpf, &btf).map_err(|error| chain(&error));
+        let ticks = gauge::load_tick(&mut ebpf, &btf);
         Ok(Self {
             slots,
             other_cpus: online.saturating_sub(1),
@@ -177,6 +149,7 @@ impl Contention {
             blame: objects::take(&mut ebpf, "rq_blame")?,
             samples: objects::take(&mut ebpf, "rq_gauge")?,
             sends,
+            ticks,
             groups: BTreeMap::new(),
             victims: Vec::new(),
             ebpf,
@@ -235,6 +208,7 @@ impl Contention {
                 why: chain(&error),
             })?;
         }
+        self.ticks = self.ticks && gauge::attach_tick(&mut self.ebpf);
         if let Ok(sends) = self.sends
             && let Err(error) = self.attach_sends(sends)
         {
@@ -306,18 +280,12 @@ impl Contention {
         Ok(Stood { behind_ns, others_ns, nobody_ns, elsewhere, company })
     }
 
-    /// How long accesses took beside whom, since the programs were loaded. Unlike the sums of waits those of
-    /// a slot go on with its next group, so that they never fall.
+    /// What the gauge has counted since the programs were loaded. Unlike the sums of waits those of a slot go
+    /// on with its next group, so that they never fall.
     pub(crate) fn gauge(&self) -> Result<Gauge, EbpfError> {
         let of = |row: u32| {
             let row = self.samples.get(&row, 0).map_err(EbpfError::map("rq_gauge"))?;
-            let slot = |slot: usize| (row[1 + slot / 2] >> (32 * (slot % 2))) as u32;
-            let memory = 1 + GAUGE_SLOTS / 2;
-            Ok(Samples {
-                slots: std::array::from_fn(slot),
-                memory: row[memory],
-                memory_squares: row[memory + 1],
-            })
+            Ok(Samples::from_row(&row))
         };
         let used: BTreeSet<u32> = self.groups.values().copied().collect();
         let one = |slot: u32| Ok((slot, of(slot + SLOT_0)?));
@@ -332,12 +300,6 @@ impl Contention {
         let beside = Beside { cpu_ns: all(1), sends: all(2) };
         Ok(Row { behind_ns: all(0), beside, elsewhere_ns: all(3) })
     }
-}
-
-/// Time between two samples of the gauge on one of so many CPUs; 0 where there is nothing to see: nobody
-/// else has split locks.
-fn gauge_ns(cpus: u32) -> u64 {
-    if cfg!(target_arch = "x86_64") { u64::from(cpus) * 1_000_000_000 / SAMPLES_PER_S } else { 0 }
 }
 
 /// CPUs that are online, if they are the first ones; else 0.

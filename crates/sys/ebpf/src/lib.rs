@@ -34,6 +34,7 @@ mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gauge;
 mod listen;
 mod meter;
 mod objects;
@@ -43,8 +44,9 @@ mod runqueue;
 mod services;
 
 pub use capability::capabilities;
-pub use contention::{Company, Elsewhere, GAUGE_SLOTS, Gauge, MAX_VICTIMS, Samples, Stood};
+pub use contention::{Company, Elsewhere, MAX_VICTIMS, Stood};
 pub use error::EbpfError;
+pub use gauge::{GAUGE_SLOTS, Gauge, Samples};
 pub use listen::{ListeningSocket, listening_sockets};
 pub use meter::{AMBIGUOUS_FRAC, MeterCounters};
 pub use packets::MAX_CLASSES;

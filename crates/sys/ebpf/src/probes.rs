@@ -1,7 +1,8 @@
 //! All probes behind one door.
 
-use crate::contention::{Contention, Gauge, Stood};
+use crate::contention::{Contention, Stood};
 use crate::error::{EbpfError, chain};
+use crate::gauge::Gauge;
 use crate::meter::MeterCounters;
 use crate::packets::{Limits, Packets};
 use crate::runqueue::RunQueue;

@@ -15,7 +15,8 @@
 //! moment is the scheduler's doing, so each sample is a small experiment that costs nobody anything. Beside
 //! a locker nearly every sample is slow, and without it none.
 //!
-//! The same samples read memory, too: who loads it is told by [`Loads`], as a word that looks have to prove.
+//! The same samples read memory, too: who loads it is told by [`Loads`], as a word that looks have to prove;
+//! and samples of a group's own turns tell what it drives out of the caches ([`DrivesOut`]).
 //!
 //! That says who locks, and not that a service suffers. So each service is compared with itself: by CPU time
 //! for each request and by latency, in windows in which accesses were slow and in those in which they were
@@ -52,18 +53,26 @@
 //! Source; issue "Name the polluter and limit only it" (bus locks, the scheduler's own
 //! randomness).
 
+mod kept;
 mod memory;
 mod moments;
 mod told;
 mod toll;
 
+pub use kept::DrivesOut;
 pub use memory::Loads;
 pub use toll::Toll;
 
+use kept::Kept;
 use memory::Memory;
 use quell_types::{GaugeReading, Reading, Tenant, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+/// Eighths of powers of two, in ln.
+const EIGHTH_LN: f64 = core::f64::consts::LN_2 / 8.0;
+/// After so many seconds a third of what a sample says of memory and caches is left.
+const MEMORY_S: f64 = 20.0;
 
 /// When somebody locks the bus.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -174,6 +183,7 @@ pub struct Gauge {
     /// The most CPUs of each in a sample that was held back, fading.
     peaks: BTreeMap<Tenant, f64>,
     memory: Memory,
+    kept: Kept,
 }
 
 /// Begins of so many stretches are remembered.
@@ -195,6 +205,7 @@ impl Gauge {
             held_back: false,
             peaks: BTreeMap::new(),
             memory: Memory::default(),
+            kept: Kept::default(),
         }
     }
 
@@ -209,10 +220,12 @@ impl Gauge {
         self.beside.retain(|tenant, _| cpus.contains_key(tenant));
         self.peaks.retain(|tenant, _| cpus.contains_key(tenant));
         self.memory.keep(cpus);
+        self.kept.keep(cpus);
         let Ok(reading) = reading else { return };
         let Some((then, old)) = self.last.replace((now, reading.clone())) else { return };
         let passed_s = now.since(then).as_secs_f64();
         self.memory.learn(passed_s, &old, reading);
+        self.kept.learn(passed_s, &old, reading);
         let keep = libm::exp(-passed_s / self.params.memory_s);
         let slow_from = self.slow_from();
         let grew = grown(&old.all.slots, &reading.all.slots);
@@ -260,14 +273,27 @@ impl Gauge {
         self.beside.remove(suspect);
         self.peaks.remove(suspect);
         self.memory.forget(suspect);
+        self.kept.forget(suspect);
         // While it was held back its bursts did not show, so what lies between two of them is not known.
         self.begun.clear();
     }
 
-    /// ln of how many times as likely it makes the guilt of each that reads of memory take longer beside it.
+    /// ln of how many times as likely it makes the guilt of each that reads of memory take longer beside it,
+    /// or that it drives out what lies in the caches: the greater one, since one comes of the other.
     #[must_use]
     pub fn weights_ln(&self) -> BTreeMap<Tenant, f64> {
-        self.memory.weights_ln()
+        let mut weights = self.memory.weights_ln();
+        for (tenant, ln) in self.kept.weights_ln(self.memory.usual_ln()) {
+            let known = weights.entry(tenant).or_default();
+            *known = known.max(ln);
+        }
+        weights
+    }
+
+    /// How much of what lies in the caches somebody drives out; none where that is not known.
+    #[must_use]
+    pub fn drives_out(&self, suspect: &Tenant) -> Option<DrivesOut> {
+        self.kept.drives_out(suspect, self.memory.usual_ln())
     }
 
     /// The slot from which a sample is slow; none before enough was seen.

@@ -45,7 +45,9 @@
 //! bursts of timed accesses on a CPU that is idle anyway. It names nobody. Where the kernel traps bus locks
 //! it tells who made any ([`Traps`]): that says whom to look at first, and names nobody either. Who locks the
 //! bus now is told by a gauge in the kernel ([`Gauge`]), which times accesses that only bus locks hold back,
-//! while this group or that one has the other CPUs; and where the victim suffers then, that names.
+//! while this group or that one has the other CPUs; and where the victim suffers then, that names. It tells
+//! besides who loads memory and who drives out what lies in the caches: that makes guilt likelier, and the
+//! latter suspects whoever was not shown to do no harm ([`Slight`]).
 //!
 //! A victim that is slow for moments only is looked at in these, by hypotheses of their own
 //! ([`Pulses`]): what is seen between them would acquit whoever makes them. And what is seen in them
@@ -90,6 +92,7 @@ mod pulses;
 mod reported;
 mod rivals;
 mod signature;
+mod slight;
 mod traps;
 mod waiting;
 
@@ -97,7 +100,7 @@ pub use choose::{Candidate, ChooseParams, choose};
 pub use company::{Company, CompanyParams, Told};
 pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
 pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
-pub use gauge::{Gauge, GaugeParams, Loads, Locker, Toll, Window};
+pub use gauge::{DrivesOut, Gauge, GaugeParams, Loads, Locker, Toll, Window};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal, doses};
@@ -105,5 +108,6 @@ pub use pulses::{Felt, PulseParams, Pulses, When};
 pub use reported::{counts_much, report};
 pub use rivals::{Rival, parts, rivals, undecided};
 pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};
+pub use slight::Slight;
 pub use traps::{TrapParams, Traps};
 pub use waiting::{Crowding, Demand, Waiting, WaitingParams};

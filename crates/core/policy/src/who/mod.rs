@@ -14,7 +14,8 @@
 //! than that.
 //!
 //! Who locks the bus the kernel's gauge tells, at once and at no cost to anybody
-//! ([`quell_model::blame::Gauge`]); named is who does so while a service suffers.
+//! ([`quell_model::blame::Gauge`]); named is who does so while a service suffers. Who drives out what lies in
+//! the caches it tells as well: that one is suspected as long as looks do not say that it does no harm.
 //!
 //! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
 //! (`who/reporters.rs`), at most 1 % of it. Each look takes one along into its hold.

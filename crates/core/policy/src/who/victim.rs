@@ -3,64 +3,22 @@
 mod company;
 mod elsewhere;
 mod toll;
+mod witness;
 
 use super::look::{held_back, is_held_back};
 use elsewhere::without_idle;
 use quell_model::blame::{
     Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
-    Evidence, Felt, Finding, FindingParams, Gauge, Guilt, GuiltParams, MeasureParams, Measurer,
-    PulseParams, Pulses, Rival, Signal, Told, Toll, VictimSigns, Waiting, WaitingParams, When,
-    choose, judge, parts, rivals, undecided,
+    Evidence, Felt, Finding, FindingParams, Gauge, PulseParams, Pulses, Rival, Signal, Slight,
+    Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts, rivals, undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-/// What one signal says.
-#[derive(Debug)]
-struct Witness {
-    guilt: Guilt,
-    measurer: Measurer,
-    /// Looks in a row that were void.
-    void: u32,
-}
-
-/// After so many looks in a row that were void, none is made for this signal any more.
-const BLIND: u32 = 8;
+use witness::Witness;
 
 /// A service that uses so much CPU is asked for something.
 const WORKING_CPUS: f64 = 0.05;
-
-impl Witness {
-    fn new(name: &Tenant, signal: Signal) -> Self {
-        Self {
-            guilt: Guilt::new(GuiltParams::default()),
-            measurer: Measurer::new(name.clone(), signal, MeasureParams::default()),
-            void: 0,
-        }
-    }
-
-    /// Learns from a look. One that was void says nothing.
-    fn take(&mut self, trace: &ExperimentTrace) {
-        match self.measurer.trace(trace) {
-            Ok(measurement) => {
-                self.guilt.measure(&measurement);
-                self.void = 0;
-            }
-            Err(_) => self.void = self.void.saturating_add(1),
-        }
-    }
-
-    /// Those whom to hold next for so long, where requests come at this rate.
-    fn choose(&self, candidates: &[Candidate], held: Duration, requests_per_s: f64) -> Vec<Tenant> {
-        if self.void >= BLIND {
-            return Vec::new();
-        }
-        let requests = requests_per_s * held.as_secs_f64();
-        let variance = self.measurer.variance(requests, requests);
-        choose(&self.guilt, candidates, variance, &ChooseParams::default())
-    }
-}
 
 /// One service with all evidence about it.
 #[derive(Debug)]
@@ -76,6 +34,7 @@ pub(super) struct Victim {
     told: BTreeMap<Tenant, Told>,
     waiting: Waiting,
     toll: Toll,
+    slight: Slight,
     params: FindingParams,
     /// Those who were out of their own quota in the last sample.
     held_back: BTreeSet<Tenant>,
@@ -96,6 +55,7 @@ impl Victim {
             told: BTreeMap::new(),
             waiting: Waiting::new(WaitingParams::default()),
             toll: Toll::default(),
+            slight: Slight::default(),
             params: FindingParams::default(),
             held_back: BTreeSet::new(),
             looks: 0,
@@ -111,6 +71,7 @@ impl Victim {
         self.pulses.keep(suspects);
         self.company.keep(suspects);
         self.waiting.keep(suspects);
+        self.slight.keep(suspects);
     }
 
     /// Begins anew with one of them.
@@ -120,6 +81,7 @@ impl Victim {
         self.pulses.forget(suspect);
         self.company.forget(suspect);
         self.waiting.forget(suspect);
+        self.slight.forget(suspect);
     }
 
     /// Whether all that is known makes it less likely than at first that one slows it, by whatever is
@@ -140,7 +102,7 @@ impl Victim {
     ) {
         self.latency.take(trace);
         match self.pulses.when(trace, self.felt(seen, service).as_ref()) {
-            When::Usual => self.work.take(trace),
+            When::Usual => self.look_usually(trace),
             When::Moment(over_frac) => {
                 // It may be void.
                 let _ = self.pulses.take(trace, over_frac);
@@ -148,10 +110,17 @@ impl Victim {
                     self.in_moment.push(trace.clone());
                 } else {
                     // It may as well be the begin of how it is from now on.
-                    self.work.take(trace);
+                    self.look_usually(trace);
                 }
             }
             When::Edge => {}
+        }
+    }
+
+    /// What is usual shows in a look.
+    fn look_usually(&mut self, trace: &ExperimentTrace) {
+        if let Some(look) = self.work.take(trace) {
+            self.slight.measure(&look);
         }
     }
 
@@ -179,7 +148,7 @@ impl Victim {
         }
         if self.pulses.is_overlong() {
             let looks = std::mem::take(&mut self.in_moment);
-            looks.iter().for_each(|trace| self.work.take(trace));
+            looks.iter().for_each(|trace| self.look_usually(trace));
         } else if !self.pulses.is_slow() {
             self.in_moment.clear();
         }
@@ -307,6 +276,7 @@ impl Victim {
         let mut finding = judge(&evidence, &signs, &self.params);
         self.pulses.tell(&mut finding, &self.params);
         gauge.tell(&mut finding, &self.toll, &self.params);
+        gauge.tell_of_caches(&mut finding, &self.slight, cpus, &self.params);
         self.tell_company(&mut finding);
         self.finding = Some(finding);
     }

@@ -5,8 +5,13 @@
 //! locks the bus as fast as it goes some twelve times. Here they take so many times as long as the bus leaves
 //! memory open for less of the time, by those who run on other CPUs at that moment. Reads of memory take as long as
 //! its queue of late.
+//!
+//! A sample of who runs on the CPU itself tells what is left of lines that were read there a kernel's tick before:
+//! what came into its second cache since has driven them into the shared one, and what came into that one out
+//! of it, both by chance.
 
 use super::World;
+use super::cost::LINE;
 use quell_types::GaugeCounts;
 
 /// Slots of a count, two to each power of two.
@@ -15,6 +20,17 @@ pub(crate) const SLOTS: usize = 32;
 const USUAL: usize = 8;
 /// Time between two samples, of all CPUs together.
 const EVERY_NS: f64 = 2e6;
+
+/// Lines of a sample of a task's own turn, how long they were left, and what one takes that stayed where it was,
+/// in nanoseconds, with what the program around it takes.
+const KEPT_LINES: f64 = 16.0;
+const LEFT_NS: f64 = 4e6;
+const STAYED_NS: f64 = 19.0;
+/// What was driven out takes so much of a read of memory at random, which looks up a page besides.
+const GONE_FRAC: f64 = 0.5;
+/// Reads of memory in a sample, and the shortest time that is told, in nanoseconds.
+const READS: f64 = 4.0;
+const FROM_NS: f64 = 128.0;
 
 /// Eighths of powers of two by which four reads of memory that is not loaded are longer than 128 ns.
 const UNLOADED: f64 = 26.0;
@@ -25,6 +41,9 @@ pub(crate) struct Samples {
     slots: [u32; SLOTS],
     memory: u64,
     memory_squares: u64,
+    kept_samples: u64,
+    kept: u64,
+    kept_squares: u64,
 }
 
 impl Samples {
@@ -35,21 +54,32 @@ impl Samples {
         self.memory_squares += u64::from(samples) * memory * memory;
     }
 
+    /// The same of its own turns.
+    fn count_kept(&mut self, took: u64, samples: u32) {
+        self.kept_samples += u64::from(samples);
+        self.kept += u64::from(samples) * took;
+        self.kept_squares += u64::from(samples) * took * took;
+    }
+
     pub(crate) fn any(&self) -> bool {
-        self.slots.iter().any(|count| *count > 0)
+        self.kept_samples > 0 || self.slots.iter().any(|count| *count > 0)
     }
 
     pub(crate) fn add_to(&self, sum: &mut GaugeCounts) {
         sum.slots.iter_mut().zip(&self.slots).for_each(|(sum, more)| *sum += more);
         sum.memory += self.memory;
         sum.memory_squares += self.memory_squares;
+        sum.kept_samples += self.kept_samples;
+        sum.kept += self.kept;
+        sum.kept_squares += self.kept_squares;
     }
 }
 
 impl From<&Samples> for GaugeCounts {
     fn from(samples: &Samples) -> Self {
-        let (memory, memory_squares) = (samples.memory, samples.memory_squares);
-        Self { slots: samples.slots.to_vec(), memory, memory_squares }
+        let Samples { slots, memory, memory_squares, kept_samples, kept, kept_squares } = *samples;
+        let slots = slots.to_vec();
+        Self { slots, memory, memory_squares, kept_samples, kept, kept_squares }
     }
 }
 
@@ -79,6 +109,7 @@ impl World {
         self.gauge.turn = (self.gauge.turn + 1) % self.cpus.len();
         let here = self.gauge.turn;
         let (slot, memory) = (self.gauge_slot(here), self.gauge_memory(here));
+        let kept = self.gauge_kept(here, span_ns);
         let Self { gauge, cpus, threads, groups, .. } = self;
         gauge.beside.resize(groups.len(), Samples::default());
         gauge.all.count(slot, memory, due);
@@ -88,6 +119,33 @@ impl World {
         there.sort_unstable();
         there.dedup();
         there.into_iter().for_each(|group| gauge.beside[group].count(slot, memory, due));
+        if let Some((group, took)) = kept {
+            gauge.all.count_kept(took, due);
+            gauge.beside[group].count_kept(took, due);
+        }
+    }
+
+    /// What lines that were read here a tick before take, and the group of who has had this CPU since.
+    fn gauge_kept(&self, here: usize, span_ns: f64) -> Option<(usize, u64)> {
+        let thread = &self.threads[self.cpus[here].current?];
+        let place = &self.shape.cpus[here];
+        let cells = || self.active.iter().map(|index| &self.cells[*index]);
+        let cells = || cells().filter(|cell| cell.domain == place.domain && cell.ran_ns > 0.0);
+        let own = cells().find(|cell| cell.work == thread.work)?;
+        let cache = &self.machine.cache;
+        // Bytes that came in a nanosecond: into the core's own cache, and into the shared one.
+        let asked = own.instructions * self.phase_of(own).llc_apki / 1000.0 * LINE / own.ran_ns;
+        let missed: f64 = cells().map(|cell| cell.instructions * cell.mpki).sum();
+        let brought = missed / 1000.0 * LINE / span_ns;
+        let stays = |per_ns: f64, bytes: u64| libm::exp(-per_ns * LEFT_NS / bytes as f64);
+        let stayed = stays(asked, cache.l2_bytes);
+        let shared = (1.0 - stayed) * stays(brought, cache.bytes);
+        let hit_ns = STAYED_NS + cache.hit_cycles / self.cpus[here].ghz;
+        let read_ns = FROM_NS * libm::exp2(self.gauge_memory(here) as f64 / 8.0) / READS;
+        let gone_ns = GONE_FRAC * read_ns * (1.0 - stayed - shared);
+        let took =
+            libm::log2(KEPT_LINES * (STAYED_NS * stayed + hit_ns * shared + gone_ns) / FROM_NS);
+        Some((thread.group, libm::round(8.0 * took).max(0.0) as u64))
     }
 
     /// What its reads of memory take: as long as its node is loaded.

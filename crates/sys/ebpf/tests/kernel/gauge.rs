@@ -1,10 +1,10 @@
 //! The gauge of bus locks on the running kernel: that it counts, and beside whom.
 
-use crate::common::{Cgroup, eventually, probes_with};
+use crate::common::{Cgroup, Process, eventually, in_groups, probes_with};
 use crate::contention::{
     A, B, VICTIM, at_work, group, kernel_says, one_at_a_time, spinner, watching,
 };
-use quell_ebpf::{CgroupIds, GAUGE_SLOTS, Probes, Samples};
+use quell_ebpf::{CgroupIds, GAUGE_SLOTS, Gauge, Probes, Samples};
 
 /// Samples of the gauge between two looks, by slot: all, and those beside B.
 fn samples_while(probes: &Probes, group: &Cgroup, ns: u64) -> (Vec<u32>, Vec<u32>) {
@@ -44,6 +44,42 @@ fn the_gauge_counts_beside_whom_accesses_took_how_long() {
     assert!((1.0..60.0).contains(&mean), "{memory:?}");
     let slow: u32 = all.iter().skip(usual + 5).sum();
     assert!(slow <= sum(&all) / 10, "usual slot {usual}: {all:?}");
+}
+
+/// What sixteen lines took in turns of a group, in ns, and in how many samples.
+fn kept(new: &Samples, old: &Samples) -> (u64, f64) {
+    let samples = new.kept_samples - old.kept_samples;
+    let eighths = (new.kept - old.kept) as f64 / samples.max(1) as f64;
+    (samples, 128.0 * (eighths / 8.0).exp2())
+}
+
+/// Who computes leaves lines in its CPU's own caches; who runs through 64 MiB drives them out of there, which
+/// shows on any machine, whoever shares the next one.
+#[test]
+fn it_is_told_who_drives_lines_out_of_the_caches() {
+    let _one = one_at_a_time();
+    let (victim, a, b) = (group("kept-v"), group("kept-a"), group("kept-b"));
+    let probes = watching(&[(&victim, VICTIM), (&a, A), (&b, B)]);
+    let _victim = spinner(&victim, "0");
+    let _computes = spinner(&a, "1");
+    let runs = "ulimit -t 30; exec perl -e '$x = \"a\" x (64 << 20); $n = $x =~ tr/a// while 1'";
+    let in_b = ["taskset", "-c", "1", "sh", "-c", runs];
+    let _runs_through = Process::start(&mut in_groups(&[&b], &in_b));
+    [&a, &b].into_iter().for_each(|group| at_work(group, 1));
+    let before = probes.read_gauge().unwrap();
+    let none = Samples::default();
+    let of =
+        |now: &Gauge, slot: &u32| kept(&now.slots[slot], before.slots.get(slot).unwrap_or(&none));
+    let after = eventually("samples", || {
+        let now = probes.read_gauge().unwrap();
+        let few = [A, B].iter().find(|slot| of(&now, slot).0 < 50);
+        few.map_or(Ok(now.clone()), |slot| Err(format!("{slot}: {:?}", of(&now, slot))))
+    });
+    let (computes, runs) = (of(&after, &A).1, of(&after, &B).1);
+    println!("after a loop {computes:.0} ns, after 64 MiB {runs:.0} ns");
+    assert!(runs > 1.3 * computes, "after a loop {computes} ns, after 64 MiB {runs}");
+    // All samples have these.
+    assert!(kept(&after.all, &before.all).0 >= 100, "{after:?}");
 }
 
 #[test]

@@ -34,13 +34,10 @@
 //! experiment).
 
 use super::moments::Moments;
+use super::{EIGHTH_LN, MEMORY_S};
 use quell_types::{GaugeCounts, GaugeReading, Tenant};
 use std::collections::BTreeMap;
 
-/// Eighths of powers of two, in ln.
-const EIGHTH_LN: f64 = core::f64::consts::LN_2 / 8.0;
-/// After so many seconds a third of a sample's weight is left.
-const MEMORY_S: f64 = 20.0;
 /// Fewest samples on either side.
 const LEAST: f64 = 10.0;
 /// What is different beside anybody for other reasons (a CPU that is awake, for one), in ln.
@@ -48,7 +45,7 @@ const OTHER_SD: f64 = 0.03;
 /// The least that counts, in ln.
 const LEAST_LN: f64 = 0.05;
 /// The most that it says, in ln: eight times as likely.
-const MOST_LN: f64 = 2.08;
+pub(super) const MOST_LN: f64 = 2.08;
 /// So many standard deviations above nothing it is told over what they fight.
 const SURE_SD: f64 = 3.0;
 
@@ -106,6 +103,11 @@ impl Memory {
         }
     }
 
+    /// What the reads of a sample take, in ln; none before there are enough.
+    pub(super) fn usual_ln(&self) -> Option<f64> {
+        (self.all.count >= LEAST).then(|| self.all.mean())
+    }
+
     /// What is known of one; none before there is enough to compare.
     pub(super) fn loads(&self, suspect: &Tenant) -> Option<Loads> {
         let beside = *self.beside.get(suspect)?;
@@ -143,6 +145,7 @@ mod tests {
             slots: vec![samples],
             memory: (0..samples).map(each).sum(),
             memory_squares: (0..samples).map(|k| each(k) * each(k)).sum(),
+            ..GaugeCounts::default()
         }
     }
 
@@ -151,6 +154,7 @@ mod tests {
             slots: vec![of.iter().map(|c| c.slots[0]).sum()],
             memory: of.iter().map(|c| c.memory).sum(),
             memory_squares: of.iter().map(|c| c.memory_squares).sum(),
+            ..GaugeCounts::default()
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the gauge on a made-up machine.
 
 use super::*;
+use crate::blame::Slight;
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use proptest::prelude::*;
 use quell_types::GaugeCounts;
@@ -254,4 +255,48 @@ fn who_works_between_its_bursts_is_told_all_the_same() {
     }
     assert_eq!(world.told(), [("locker".into(), true)]);
     assert!(world.gauge.lockers()[0].slow_frac < 0.1, "most of its samples are as usual");
+}
+
+/// One that presses on the caches, and one that does not, each with most of a CPU.
+fn pressing() -> World {
+    let mut world = World::new(&["presses", "computes"]);
+    let cpus = [("presses".into(), 0.9), ("computes".into(), 0.9)];
+    world.cpus = cpus.into();
+    for (name, took) in [("presses", 38), ("computes", 10)] {
+        let of = world.reading.beside.entry(name.into()).or_insert_with(none);
+        (of.kept_samples, of.kept, of.kept_squares) = (100, 100 * took, 100 * took * took);
+    }
+    let before = GaugeReading { all: none(), others: none(), ..GaugeReading::default() };
+    world.gauge.learn(world.now, &Ok(Arc::new(before)), &world.cpus);
+    world.reading.all.memory = 100 * 31;
+    world.reading.all.memory_squares = 100 * 31 * 31;
+    world.window(&[("nobody", USUAL, 100)]);
+    world
+}
+
+#[test]
+fn who_presses_on_the_caches_is_suspected_of_a_little_harm_and_guilt_is_likelier() {
+    let world = pressing();
+    let weights = world.gauge.weights_ln();
+    assert_eq!(weights.keys().map(Tenant::as_str).collect::<Vec<_>>(), ["presses"]);
+    let mut slight = Slight::default();
+    slight.keep(&["computes".into(), "presses".into()]);
+    let params = FindingParams::default();
+    let mut finding = finding();
+    world.gauge.tell_of_caches(&mut finding, &slight, &world.cpus, &params);
+    let [suspect] = &finding.culprits[..] else { panic!("{finding:?}") };
+    assert_eq!((suspect.workload.as_str(), suspect.status), ("presses", Standing::Suspected));
+    assert_eq!((suspect.resource, finding.cause), (Resource::LastLevelCache, Cause::Neighbour));
+    assert!(suspect.slowdown > 1.05 && suspect.slowdown < 1.25, "{suspect:?}");
+    // Who is accused already is told over what, once.
+    let accused =
+        Culprit { resource: Resource::Memory, status: Standing::Named, ..suspect.clone() };
+    finding.culprits = vec![accused];
+    world.gauge.tell_of_caches(&mut finding, &slight, &world.cpus, &params);
+    let [named] = &finding.culprits[..] else { panic!("{finding:?}") };
+    assert_eq!((named.resource, named.status), (Resource::LastLevelCache, Standing::Named));
+    // Begun anew nothing is known.
+    let mut gauge = world.gauge.clone();
+    gauge.forget(&"presses".into());
+    assert!(gauge.drives_out(&"presses".into()).is_none());
 }

@@ -1,10 +1,15 @@
-//! What is said of those who lock the bus.
+//! What is said of those who lock the bus, load memory or fill the caches.
 
-use super::{Gauge, Locker, Toll};
+use super::{DrivesOut, Gauge, Locker, Toll};
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use crate::blame::judge::rank;
 use crate::blame::pulses::usual_apart_s;
+use crate::blame::slight::Slight;
 use quell_types::Tenant;
+use std::collections::BTreeMap;
+
+/// Who drives out so much is suspected, unless looks say that it does no harm.
+const PRESSES_FROM: f64 = 0.5;
 
 impl Gauge {
     /// Adds those who lock the bus to a finding about a victim that suffers so from it. Who is named there
@@ -37,6 +42,39 @@ impl Gauge {
         rank(&mut finding.culprits);
     }
 
+    /// Adds those who drive out what lies in the caches, and may do a little harm, as suspects; and says what
+    /// is fought over with those who are accused already.
+    pub fn tell_of_caches(
+        &self,
+        finding: &mut Finding,
+        slight: &Slight,
+        cpus: &BTreeMap<Tenant, f64>,
+        params: &FindingParams,
+    ) {
+        for (tenant, used) in cpus {
+            let Some(drives) = self.drives_out(tenant).filter(|d| d.frac >= PRESSES_FROM) else {
+                continue;
+            };
+            if let Some(known) = finding.culprits.iter_mut().find(|c| c.workload == *tenant) {
+                if known.resource == Resource::Memory {
+                    known.resource = Resource::LastLevelCache;
+                }
+                finding.evidence.push(of_caches(tenant, drives));
+                continue;
+            }
+            let Some((effect_ln, confidence)) = slight.likely(tenant, *used, params.least_ln)
+            else {
+                continue;
+            };
+            if confidence < params.suspected_frac {
+                continue;
+            }
+            finding.evidence.push(of_caches(tenant, drives));
+            add(finding, suspect(tenant, effect_ln, confidence, *used));
+        }
+        rank(&mut finding.culprits);
+    }
+
     /// Says of those who are accused that they load memory: that is what they fight over then.
     fn tell_of_memory(&self, finding: &mut Finding) {
         for culprit in &mut finding.culprits {
@@ -64,6 +102,34 @@ impl Gauge {
         let peak_cpus = self.peaks.get(suspect).copied().filter(|_| told)?;
         Some((peak_cpus, usual_apart_s(&self.begun).unwrap_or(0.0)))
     }
+}
+
+/// Somebody who may do a little harm by what it drives out.
+fn suspect(tenant: &Tenant, effect_ln: f64, confidence: f64, cpus: f64) -> Culprit {
+    Culprit {
+        workload: tenant.clone(),
+        confidence,
+        status: Standing::Suspected,
+        resource: Resource::LastLevelCache,
+        slowdown: libm::exp(effect_ln).max(1.0),
+        share_frac: 0.0,
+        harm_ln_per_cpu: effect_ln / cpus,
+        experiments: 0,
+        stood_frac: None,
+        elsewhere_frac: 0.0,
+        held_back_frac: None,
+    }
+}
+
+fn of_caches(tenant: &Tenant, drives: DrivesOut) -> String {
+    format!(
+        "{tenant} drives out {:.0} % of what lies in the caches: some milliseconds after {tenant} got a CPU a \
+         line that had been read there took {:.0} ns ({:.0} samples), and a read of memory takes {:.0}",
+        100.0 * drives.frac,
+        drives.line_ns,
+        drives.samples,
+        drives.read_ns
+    )
 }
 
 /// Puts one in; of who is there already the stronger evidence stays, and over what they fight is known now.

@@ -1,0 +1,81 @@
+//! What the gauge counts: how long accesses take, of whom and beside whom (bpf/gauge.h, bpf/kept.h).
+
+use crate::objects;
+use aya::programs::BtfTracePoint;
+use aya::{Btf, Ebpf};
+use std::collections::BTreeMap;
+
+/// Samples in a second on all CPUs together: some hundred in a burst of locks, and about a thousandth of a
+/// CPU.
+const SAMPLES_PER_S: u64 = 500;
+/// The same of those that tell who drives out what lies in caches: some hundred in a second of who never
+/// leaves a CPU.
+const KEPT_PER_S: u64 = 200;
+/// The program at a CPU's timer. Where it cannot be only turns that end are looked at.
+const TICK: (&str, &str) = ("quell_wait_tick", "local_timer_entry");
+
+/// Slots of a count of the gauge.
+pub const GAUGE_SLOTS: usize = 32;
+
+/// What samples of the gauge read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// How many times as long as multiplications accesses to a core's second cache took: in eighths, two
+    /// slots to each power of two. Counts wrap.
+    pub slots: [u32; GAUGE_SLOTS],
+    /// What four reads of memory took, in eighths of powers of two above 128 ns, summed over samples.
+    pub memory: u64,
+    /// The sum of its squares.
+    pub memory_squares: u64,
+    /// Samples of turns of its own: of lines that were read some milliseconds before in the same turn.
+    pub kept_samples: u64,
+    /// What these sixteen lines took to read again, in eighths of powers of two above 128 ns, summed over
+    /// samples.
+    pub kept: u64,
+    /// The sum of its squares.
+    pub kept_squares: u64,
+}
+
+/// Samples of the gauge. Those beside somebody count once for each who had another CPU then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gauge {
+    /// All samples.
+    pub all: Samples,
+    /// Those beside each slot that is used, and those of its own turns.
+    pub slots: BTreeMap<u32, Samples>,
+    /// The same of tasks that are in no tracked group.
+    pub others: Samples,
+}
+
+/// `struct gauge` of bpf/gauge.h: when it was counted last; samples by slot, two in a word; what memory took,
+/// and its squares; samples of kept lines, what these took, and its squares.
+pub(crate) type Row = [u64; 1 + GAUGE_SLOTS / 2 + 5];
+
+impl Samples {
+    pub(crate) fn from_row(row: &Row) -> Self {
+        let slot = |slot: usize| (row[1 + slot / 2] >> (32 * (slot % 2))) as u32;
+        let [.., memory, memory_squares, kept_samples, kept, kept_squares] = *row;
+        let slots = std::array::from_fn(slot);
+        Self { slots, memory, memory_squares, kept_samples, kept, kept_squares }
+    }
+}
+
+/// Time between two samples on one of so many CPUs, beside others and of its own; 0 where none are taken:
+/// nobody else than x86-64 has split locks, and other processors' caches were not tried.
+pub(crate) fn between_ns(cpus: u32) -> [u64; 2] {
+    let one = |per_s: u64| u64::from(cpus) * 1_000_000_000 / per_s;
+    if cfg!(target_arch = "x86_64") { [one(SAMPLES_PER_S), one(KEPT_PER_S)] } else { [0, 0] }
+}
+
+/// Loads the program at a CPU's timer; whether the kernel has a place for one.
+pub(crate) fn load_tick(ebpf: &mut Ebpf, btf: &Btf) -> bool {
+    let (name, tracepoint) = TICK;
+    let program: Option<&mut BtfTracePoint> = objects::program(ebpf, name).ok();
+    program.is_some_and(|program| program.load(tracepoint, btf).is_ok())
+}
+
+/// Attaches it; whether that went well.
+pub(crate) fn attach_tick(ebpf: &mut Ebpf) -> bool {
+    let program: Option<&mut BtfTracePoint> = objects::program(ebpf, TICK.0).ok();
+    program.is_some_and(|program| program.attach().is_ok())
+}
