@@ -241,23 +241,28 @@ pub struct GaugeCounts {
     pub memory: u64,
     /// The sum of its squares.
     pub memory_squares: u64,
-    /// Samples of turns of its own: of lines that its CPU had read some milliseconds before in the same turn,
-    /// and that it may have driven out of the caches since.
+    /// What was left of lines that its CPU had read some milliseconds before in the same turn of its own, and
+    /// that it may have driven out of the caches since.
     #[serde(default)]
-    pub kept_samples: u64,
-    /// What these took to read again, in eighths of powers of two, summed over samples.
-    #[serde(default)]
-    pub kept: u64,
-    /// The sum of its squares.
-    #[serde(default)]
-    pub kept_squares: u64,
+    pub kept: KeptCounts,
+}
+
+/// Samples of a group's own turns, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptCounts {
+    /// How many.
+    pub samples: u64,
+    /// What sixteen lines took to read again, in eighths of powers of two above 128 ns, summed.
+    pub took: u64,
+    /// How long they were left, in nanoseconds, summed.
+    pub ns: u64,
 }
 
 impl GaugeCounts {
     /// Whether there was any sample.
     #[must_use]
     pub fn any(&self) -> bool {
-        self.kept_samples > 0 || self.slots.iter().any(|count| *count > 0)
+        self.kept.samples > 0 || self.slots.iter().any(|count| *count > 0)
     }
 }
 

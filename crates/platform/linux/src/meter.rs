@@ -136,9 +136,7 @@ impl Meter {
             slots: samples.slots.to_vec(),
             memory: samples.memory,
             memory_squares: samples.memory_squares,
-            kept_samples: samples.kept_samples,
             kept: samples.kept,
-            kept_squares: samples.kept_squares,
         };
         let slots = counted.slots.iter();
         let named = slots.filter_map(|(slot, of)| Some((self.names.get(slot)?, counts(of))));

@@ -67,12 +67,12 @@ fn who_streams_drives_lines_out_of_the_caches_and_who_adds_up_leaves_them() {
     // What sixteen lines take, in ns.
     let line_ns = |name: &str| {
         let of = &counted.beside[&name.into()];
-        assert!(of.kept_samples > 100, "{name}: {of:?}");
-        128.0 * libm::exp2(of.kept as f64 / of.kept_samples as f64 / 8.0)
+        assert!(of.kept.samples > 100, "{name}: {of:?}");
+        128.0 * libm::exp2(of.kept.took as f64 / of.kept.samples as f64 / 8.0)
     };
     let (streams, adds) = (line_ns("a"), line_ns("b"));
     assert!(streams > 3.0 * adds && adds < 400.0, "{streams} and {adds} ns");
-    assert!(counted.all.kept_samples >= counted.beside[&"a".into()].kept_samples);
+    assert!(counted.all.kept.samples >= counted.beside[&"a".into()].kept.samples);
 }
 
 #[test]

@@ -45,15 +45,20 @@ const volatile __u64 gauge_ns = 0;
 struct lines { __u8 bytes[REACH]; };
 struct page { __u8 bytes[PAGE_LINES * 64]; };
 
+/* Samples of its own turns: see kept.h. */
+struct kept {
+	__u64 samples;
+	__u64 took; /* sum over them of what lines took */
+	__u64 ns;   /* and of how long these were left */
+};
+
 /* What a row's samples read; the row of idle CPUs (NOBODY) has all samples. */
 struct gauge {
 	__u64 last; /* the sample that was put down last */
 	__u32 slots[GAUGE_SLOTS];
 	__u64 far;         /* sum over samples of what memory took */
 	__u64 far_squares; /* and of its squares */
-	__u64 kept;        /* samples of its own turns: see kept.h */
-	__u64 kept_took;   /* sum over them of what lines took */
-	__u64 kept_squares;
+	struct kept kept;
 };
 
 /* A sample is of one kind: of what a task leaves in the caches, or of who has other CPUs. */
@@ -61,6 +66,7 @@ struct sample {
 	__u64 number;
 	__u32 slot; /* KEPT where it is of the former */
 	__u32 took; /* by these, or by memory */
+	__u64 passed_ns; /* how long these were left */
 };
 #define KEPT GAUGE_SLOTS
 
@@ -152,9 +158,9 @@ static __always_inline void put_down(__u32 row, struct sample *sample)
 		return;
 	gauge->last = sample->number;
 	if (slot == KEPT) {
-		__sync_fetch_and_add(&gauge->kept, 1);
-		__sync_fetch_and_add(&gauge->kept_took, took);
-		__sync_fetch_and_add(&gauge->kept_squares, took * took);
+		__sync_fetch_and_add(&gauge->kept.samples, 1);
+		__sync_fetch_and_add(&gauge->kept.took, took);
+		__sync_fetch_and_add(&gauge->kept.ns, sample->passed_ns);
 		return;
 	}
 	__sync_fetch_and_add(&gauge->far, took);

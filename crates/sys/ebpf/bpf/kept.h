@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Who drives out what lies in the caches: whether lines that were read at one moment of a task's turn are
- * still there some milliseconds later in it.
+ * still there later in it.
  *
  * Sixteen lines are read where a CPU turns to a task or its tick comes, and so lie in the CPU's second
  * cache. Who computes, or has a table that fits in there, leaves them there, whatever others do elsewhere.
  * Who runs through more than that drives them out into the shared cache, and who fills that one, too, out
  * of it: then they come from memory when they are read again, at the next tick or at the turn's end. Each
- * read waits for the one before; what they took is kept as eighths of powers of two, and put down to the
- * group of the task.
+ * read waits for the one before; what they took, as eighths of powers of two, and how long they were left
+ * is put down to the group of the task.
  */
 #pragma once
 #include "gauge.h"
 
 /* They are read again after so long, or not at all: a tick is 1 to 10 ms. */
-#define KEPT_LEAST_NS 500000
+#define KEPT_LEAST_NS 300000
 #define KEPT_MOST_NS 12000000
-/* A tick that ends a turn has read lines just before for nothing: those of the next turn are read instead. */
-#define KEPT_IN_VAIN_NS 100000
+/* Lines that a turn was too short for are read anew after so long, for another turn. A tick that ends a turn
+ * has read them just before for nothing: then it is done at once. */
+#define KEPT_ANEW_NS 1000000
 /* Lines of a CPU that the other gauge does not read, of another set of the first cache. */
 #define KEPT_PLACE 2048
 
@@ -47,11 +48,11 @@ static __always_inline void keep(struct keeper *keeper, __u32 cpu, __u64 ticked,
 	keeper->ticked = ticked;
 }
 
-/* A task has left this CPU. */
+/* A task has left this CPU; if lines are still to be read again, it was here too briefly. */
 static __always_inline void stop_keeping(struct keeper *keeper, __u64 now)
 {
-	if (keeper->since && keeper->ticked && now - keeper->since < KEPT_IN_VAIN_NS)
-		keeper->last = 0;
+	if (keeper->since)
+		keeper->last = keeper->ticked ? 0 : now - kept_ns + KEPT_ANEW_NS;
 	keeper->since = 0;
 }
 
@@ -72,6 +73,7 @@ static __always_inline int read_kept(struct keeper *keeper, __u32 cpu, __u64 now
 	read_lines(lines, 0, KEPT_PLACE);
 	sample->number = bpf_ktime_get_ns();
 	sample->slot = KEPT;
+	sample->passed_ns = passed;
 	sample->took = eighths_of(sample->number - from);
 	return 1;
 }

@@ -3,6 +3,7 @@
 use crate::objects;
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf};
+use quell_types::KeptCounts;
 use std::collections::BTreeMap;
 
 /// Samples in a second on all CPUs together: some hundred in a burst of locks, and about a thousandth of a
@@ -27,13 +28,8 @@ pub struct Samples {
     pub memory: u64,
     /// The sum of its squares.
     pub memory_squares: u64,
-    /// Samples of turns of its own: of lines that were read some milliseconds before in the same turn.
-    pub kept_samples: u64,
-    /// What these sixteen lines took to read again, in eighths of powers of two above 128 ns, summed over
-    /// samples.
-    pub kept: u64,
-    /// The sum of its squares.
-    pub kept_squares: u64,
+    /// What was left of lines that were read some milliseconds before in the same turn of its own.
+    pub kept: KeptCounts,
 }
 
 /// Samples of the gauge. Those beside somebody count once for each who had another CPU then.
@@ -48,15 +44,19 @@ pub struct Gauge {
 }
 
 /// `struct gauge` of bpf/gauge.h: when it was counted last; samples by slot, two in a word; what memory took,
-/// and its squares; samples of kept lines, what these took, and its squares.
+/// and its squares; samples of kept lines, what these took and how long they were left.
 pub(crate) type Row = [u64; 1 + GAUGE_SLOTS / 2 + 5];
 
 impl Samples {
     pub(crate) fn from_row(row: &Row) -> Self {
         let slot = |slot: usize| (row[1 + slot / 2] >> (32 * (slot % 2))) as u32;
-        let [.., memory, memory_squares, kept_samples, kept, kept_squares] = *row;
-        let slots = std::array::from_fn(slot);
-        Self { slots, memory, memory_squares, kept_samples, kept, kept_squares }
+        let [.., memory, memory_squares, samples, took, ns] = *row;
+        Self {
+            slots: std::array::from_fn(slot),
+            memory,
+            memory_squares,
+            kept: KeptCounts { samples, took, ns },
+        }
     }
 }
 

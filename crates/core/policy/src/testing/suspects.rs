@@ -195,9 +195,9 @@ impl<P: Policy> World<P> {
         gauge.all.memory_squares += 58 * 31 * 31;
         for (name, of) in &mut gauge.beside {
             let took = if presses.as_ref() == Some(name) { 38 } else { 10 };
-            of.kept_samples += 5;
-            of.kept += 5 * took;
-            of.kept_squares += 5 * took * took;
+            of.kept.samples += 5;
+            of.kept.took += 5 * took;
+            of.kept.ns += 5 * 4_000_000;
         }
     }
 

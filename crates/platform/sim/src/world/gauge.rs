@@ -12,7 +12,7 @@
 
 use super::World;
 use super::cost::LINE;
-use quell_types::GaugeCounts;
+use quell_types::{GaugeCounts, KeptCounts};
 
 /// Slots of a count, two to each power of two.
 pub(crate) const SLOTS: usize = 32;
@@ -41,9 +41,7 @@ pub(crate) struct Samples {
     slots: [u32; SLOTS],
     memory: u64,
     memory_squares: u64,
-    kept_samples: u64,
-    kept: u64,
-    kept_squares: u64,
+    kept: KeptCounts,
 }
 
 impl Samples {
@@ -56,30 +54,30 @@ impl Samples {
 
     /// The same of its own turns.
     fn count_kept(&mut self, took: u64, samples: u32) {
-        self.kept_samples += u64::from(samples);
-        self.kept += u64::from(samples) * took;
-        self.kept_squares += u64::from(samples) * took * took;
+        self.kept.samples += u64::from(samples);
+        self.kept.took += u64::from(samples) * took;
+        self.kept.ns += u64::from(samples) * LEFT_NS as u64;
     }
 
     pub(crate) fn any(&self) -> bool {
-        self.kept_samples > 0 || self.slots.iter().any(|count| *count > 0)
+        self.kept.samples > 0 || self.slots.iter().any(|count| *count > 0)
     }
 
     pub(crate) fn add_to(&self, sum: &mut GaugeCounts) {
         sum.slots.iter_mut().zip(&self.slots).for_each(|(sum, more)| *sum += more);
         sum.memory += self.memory;
         sum.memory_squares += self.memory_squares;
-        sum.kept_samples += self.kept_samples;
-        sum.kept += self.kept;
-        sum.kept_squares += self.kept_squares;
+        sum.kept.samples += self.kept.samples;
+        sum.kept.took += self.kept.took;
+        sum.kept.ns += self.kept.ns;
     }
 }
 
 impl From<&Samples> for GaugeCounts {
     fn from(samples: &Samples) -> Self {
-        let Samples { slots, memory, memory_squares, kept_samples, kept, kept_squares } = *samples;
+        let Samples { slots, memory, memory_squares, kept } = *samples;
         let slots = slots.to_vec();
-        Self { slots, memory, memory_squares, kept_samples, kept, kept_squares }
+        Self { slots, memory, memory_squares, kept }
     }
 }
 

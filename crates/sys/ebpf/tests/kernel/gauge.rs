@@ -48,8 +48,8 @@ fn the_gauge_counts_beside_whom_accesses_took_how_long() {
 
 /// What sixteen lines took in turns of a group, in ns, and in how many samples.
 fn kept(new: &Samples, old: &Samples) -> (u64, f64) {
-    let samples = new.kept_samples - old.kept_samples;
-    let eighths = (new.kept - old.kept) as f64 / samples.max(1) as f64;
+    let samples = new.kept.samples - old.kept.samples;
+    let eighths = (new.kept.took - old.kept.took) as f64 / samples.max(1) as f64;
     (samples, 128.0 * (eighths / 8.0).exp2())
 }
 

@@ -18,21 +18,23 @@
 //! memory do, eight times at most; and of who presses so hard and was not shown to be harmless it is said
 //! that it may do a little harm ([`Slight`](super::super::Slight)).
 //!
+//! How long a turn goes on is the scheduler's doing: so it is told how much is driven out in a millisecond.
+//!
 //! # Units
-//! ns for a line; shares of what memory takes, 0..1.
+//! ns for a line; shares of what lies in the caches in a millisecond.
 //!
 //! # Pseudo-code
 //! ```text
-//! line(g)        = geometric mean over its samples of the last twenty seconds or so, for one of sixteen lines
-//! read           = the same of reads of memory at random, beside anybody
-//! driven out(g)  = (line(g) / read - 0.05) / (0.5 - 0.05), within 0..1: what lies in the second cache takes a
-//!                  twentieth of a read of memory; what was driven out takes half, since such a read looks up
-//!                  a page besides
-//! weight(g)      = MOST_LN * (driven out - 0.3) / 0.4, within 0..MOST_LN
+//! line(g)   = geometric mean over its samples of the last twenty seconds or so, for one of sixteen lines
+//! read      = the same of reads of memory at random, beside anybody
+//! gone(g)   = (line(g) / read - 0.05) / (0.5 - 0.05): what lies in the second cache takes a twentieth of a read
+//!             of memory; what was driven out takes half, since such a read looks up a page besides
+//! per ms(g) = -ln(1 - gone(g)) / how long lines were left, on average
+//! weight(g) = MOST_LN * (per ms - 0.05) / 0.2, within 0..MOST_LN
 //! ```
 //!
 //! # Degradation
-//! Who never has a CPU for half a millisecond has no samples; nor has anybody where the kernel lets no program
+//! Who never has a CPU for 0.3 ms has no samples; nor has anybody where the kernel lets no program
 //! be at a CPU's timer and turns do not end. Where the host's other guests fill the shared cache, who runs
 //! through more than the second one finds nothing left in it either: then what a middling table drives out
 //! looks like more.
@@ -40,9 +42,8 @@
 //! Source: A-21, B-2, T-3; issue "Name the polluter and limit only it" (each workload's own activity).
 
 use super::memory::MOST_LN;
-use super::moments::Moments;
 use super::{EIGHTH_LN, MEMORY_S};
-use quell_types::{GaugeCounts, GaugeReading, Tenant};
+use quell_types::{GaugeCounts, GaugeReading, KeptCounts, Tenant};
 use std::collections::BTreeMap;
 
 /// Lines of a sample, and reads of memory of one.
@@ -55,17 +56,21 @@ const LEAST: f64 = 10.0;
 /// Of the time of a read of memory, what a line takes that is where it was, and one that was driven out.
 const STAYED_FRAC: f64 = 0.05;
 const GONE_FRAC: f64 = 0.5;
-/// From so much on it counts, and from so much on in full.
-const COUNTS_FROM: f64 = 0.3;
-const IN_FULL_FROM: f64 = 0.7;
+/// More than this of what is gone cannot be told from all.
+const MOST_GONE: f64 = 0.97;
+/// From so much in a millisecond on it counts, and from so much on in full.
+const COUNTS_FROM: f64 = 0.05;
+const IN_FULL_FROM: f64 = 0.25;
 
 /// How much of what lies in the caches somebody drives out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DrivesOut {
-    /// Its share, 0..1.
-    pub frac: f64,
-    /// What a line takes in its turns, in ns.
+    /// In a millisecond of its CPU time, as ln of what was there over what is left.
+    pub per_ms: f64,
+    /// What a line takes that was left for so long in its turns.
     pub line_ns: f64,
+    /// How long lines were left, in ms.
+    pub left_ms: f64,
     /// What a read of memory takes, in ns.
     pub read_ns: f64,
     /// Samples of its turns, old ones counting less.
@@ -75,15 +80,32 @@ pub struct DrivesOut {
 impl DrivesOut {
     /// ln of how many times as likely that makes its guilt.
     fn weight_ln(self) -> f64 {
-        let share = (self.frac - COUNTS_FROM) / (IN_FULL_FROM - COUNTS_FROM);
+        let share = (self.per_ms - COUNTS_FROM) / (IN_FULL_FROM - COUNTS_FROM);
         MOST_LN * share.clamp(0.0, 1.0)
+    }
+}
+
+/// Samples, what lines took in them in ln, and how long they were left in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Turns {
+    samples: f64,
+    took_ln: f64,
+    left_ms: f64,
+}
+
+impl Turns {
+    fn fade(&mut self, keep: f64, old: KeptCounts, new: KeptCounts) {
+        let more = |old: u64, new: u64| new.saturating_sub(old) as f64;
+        self.samples = keep * self.samples + more(old.samples, new.samples);
+        self.took_ln = keep * self.took_ln + EIGHTH_LN * more(old.took, new.took);
+        self.left_ms = keep * self.left_ms + 1e-6 * more(old.ns, new.ns);
     }
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
-    of: BTreeMap<Tenant, Moments>,
+    of: BTreeMap<Tenant, Turns>,
 }
 
 impl Kept {
@@ -97,20 +119,23 @@ impl Kept {
 
     pub(super) fn learn(&mut self, passed_s: f64, old: &GaugeReading, new: &GaugeReading) {
         let keep = libm::exp(-passed_s / MEMORY_S);
+        let none = GaugeCounts::default();
         for (tenant, after) in &new.beside {
-            let more = grown(old.beside.get(tenant), after);
-            self.of.entry(tenant.clone()).or_default().fade(keep, more);
+            let before = old.beside.get(tenant).unwrap_or(&none);
+            self.of.entry(tenant.clone()).or_default().fade(keep, before.kept, after.kept);
         }
     }
 
     /// What one drives out, where four reads of memory take so long, in ln above 128 ns; none before enough
     /// is known of it.
     pub(super) fn drives_out(&self, suspect: &Tenant, reads_ln: Option<f64>) -> Option<DrivesOut> {
-        let own = self.of.get(suspect).filter(|own| own.count >= LEAST)?;
-        let line_ns = FROM_NS * libm::exp(own.mean()) / LINES;
+        let own = self.of.get(suspect).filter(|own| own.samples >= LEAST && own.left_ms > 0.0)?;
+        let line_ns = FROM_NS * libm::exp(own.took_ln / own.samples) / LINES;
         let read_ns = FROM_NS * libm::exp(reads_ln?) / READS;
-        let frac = (line_ns / read_ns - STAYED_FRAC) / (GONE_FRAC - STAYED_FRAC);
-        Some(DrivesOut { frac: frac.clamp(0.0, 1.0), line_ns, read_ns, samples: own.count })
+        let gone = (line_ns / read_ns - STAYED_FRAC) / (GONE_FRAC - STAYED_FRAC);
+        let left_ms = own.left_ms / own.samples;
+        let per_ms = -libm::log(1.0 - gone.clamp(0.0, MOST_GONE)) / left_ms;
+        Some(DrivesOut { per_ms, line_ns, left_ms, read_ns, samples: own.samples })
     }
 
     /// ln of how many times as likely that makes the guilt of each, where it makes it so.
@@ -123,31 +148,18 @@ impl Kept {
     }
 }
 
-/// Samples of its own turns between two readings, in ln.
-fn grown(before: Option<&GaugeCounts>, after: &GaugeCounts) -> Moments {
-    let (samples, took, squares) =
-        before.map_or((0, 0, 0), |c| (c.kept_samples, c.kept, c.kept_squares));
-    Moments {
-        count: after.kept_samples.saturating_sub(samples) as f64,
-        sum: EIGHTH_LN * after.kept.saturating_sub(took) as f64,
-        squares: EIGHTH_LN * EIGHTH_LN * after.kept_squares.saturating_sub(squares) as f64,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As measured on an EPYC host: reads of memory of 480 ns, so many samples in which a line takes this.
-    fn driven_out(samples: u64, line_ns: f64) -> Option<DrivesOut> {
+    /// As measured on an EPYC host: reads of memory of 480 ns, so many samples in which a line that was left
+    /// for so long takes this.
+    fn driven_out(samples: u64, line_ns: f64, left_us: u64) -> Option<DrivesOut> {
         let took = libm::round(8.0 * libm::log2(16.0 * line_ns / 128.0)) as u64;
-        let of = GaugeCounts {
-            kept_samples: samples,
-            kept: samples * took,
-            kept_squares: samples * took * took,
-            ..GaugeCounts::default()
-        };
+        let ns = 1000 * samples * left_us;
+        let kept = KeptCounts { samples, took: samples * took, ns };
+        let of = GaugeCounts { kept, ..GaugeCounts::default() };
         let new = GaugeReading { beside: [("a".into(), of)].into(), ..GaugeReading::default() };
         let mut kept = Kept::default();
         kept.learn(1.0, &GaugeReading::default(), &new);
@@ -157,36 +169,39 @@ mod tests {
     #[test]
     fn who_fills_the_cache_is_told_from_who_computes() {
         let cases = [
-            ("a loop", 19.1, 0.0..0.05),
-            ("l2-capacity", 49.7, 0.0..0.2),
-            ("gzip", 57.6, 0.1..0.25),
-            ("md5sum", 82.6, 0.2..0.3),
-            ("xz", 125.0, 0.4..0.6),
-            ("stress-ng --stream", 175.0, 0.6..0.8),
-            ("llc-capacity", 215.0, 0.8..0.95),
-            ("memory-bandwidth", 269.0, 0.95..1.01),
+            ("a loop", 19.1, 4000, 0.0..0.01),
+            ("l2-capacity", 49.7, 4000, 0.0..0.05),
+            ("gzip", 57.6, 4000, 0.02..0.06),
+            ("md5sum", 82.6, 4000, 0.06..0.1),
+            ("xz", 125.0, 4000, 0.12..0.2),
+            ("stress-ng --stream", 175.0, 4000, 0.25..0.4),
+            ("llc-capacity", 215.0, 4000, 0.4..0.7),
+            ("memory-bandwidth", 269.0, 4000, 0.7..0.9),
+            ("llc-capacity in short turns", 93.7, 800, 0.4..0.7),
         ];
-        for (name, line_ns, share) in cases {
-            let told = driven_out(200, line_ns).unwrap();
-            assert!(share.contains(&told.frac), "{name}: {told:?}");
-            assert_eq!(told.weight_ln() > 0.0, told.frac > COUNTS_FROM, "{name}");
+        for (name, line_ns, left_us, share) in cases {
+            let told = driven_out(200, line_ns, left_us).unwrap();
+            assert!(share.contains(&told.per_ms), "{name}: {told:?}");
+            assert_eq!(told.weight_ln() > 0.0, told.per_ms > COUNTS_FROM, "{name}");
         }
     }
 
     #[test]
     fn few_samples_or_no_reads_of_memory_tell_nothing() {
-        assert!(driven_out(9, 215.0).is_none());
-        let kept =
-            Kept { of: [("a".into(), Moments { count: 50.0, sum: 1.0, squares: 1.0 })].into() };
+        assert!(driven_out(9, 215.0, 4000).is_none());
+        let turns = Turns { samples: 50.0, took_ln: 1.0, left_ms: 200.0 };
+        let kept = Kept { of: [("a".into(), turns)].into() };
         assert!(kept.drives_out(&"a".into(), None).is_none());
         assert!(kept.weights_ln(None).is_empty());
     }
 
     proptest! {
         #[test]
-        fn shares_and_weights_are_bounded(samples in 10u64..1000, line_ns in 8.0f64..2000.0) {
-            let told = driven_out(samples, line_ns).unwrap();
-            prop_assert!((0.0..=1.0).contains(&told.frac));
+        fn shares_and_weights_are_bounded(
+            samples in 10u64..1000, line_ns in 8.0f64..2000.0, left_us in 300u64..12_000
+        ) {
+            let told = driven_out(samples, line_ns, left_us).unwrap();
+            prop_assert!(told.per_ms.is_finite() && told.per_ms >= 0.0);
             prop_assert!((0.0..=MOST_LN).contains(&told.weight_ln()));
         }
     }

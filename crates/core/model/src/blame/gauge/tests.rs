@@ -4,7 +4,7 @@ use super::*;
 use crate::blame::Slight;
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use proptest::prelude::*;
-use quell_types::GaugeCounts;
+use quell_types::{GaugeCounts, KeptCounts};
 use std::time::Duration;
 
 const SLOTS: usize = 32;
@@ -264,7 +264,7 @@ fn pressing() -> World {
     world.cpus = cpus.into();
     for (name, took) in [("presses", 38), ("computes", 10)] {
         let of = world.reading.beside.entry(name.into()).or_insert_with(none);
-        (of.kept_samples, of.kept, of.kept_squares) = (100, 100 * took, 100 * took * took);
+        of.kept = KeptCounts { samples: 100, took: 100 * took, ns: 400_000_000 };
     }
     let before = GaugeReading { all: none(), others: none(), ..GaugeReading::default() };
     world.gauge.learn(world.now, &Ok(Arc::new(before)), &world.cpus);

@@ -8,8 +8,8 @@ use crate::blame::slight::Slight;
 use quell_types::Tenant;
 use std::collections::BTreeMap;
 
-/// Who drives out so much is suspected, unless looks say that it does no harm.
-const PRESSES_FROM: f64 = 0.5;
+/// Who drives out so much in a millisecond is suspected, unless looks say that it does no harm.
+const PRESSES_FROM: f64 = 0.15;
 
 impl Gauge {
     /// Adds those who lock the bus to a finding about a victim that suffers so from it. Who is named there
@@ -52,7 +52,7 @@ impl Gauge {
         params: &FindingParams,
     ) {
         for (tenant, used) in cpus {
-            let Some(drives) = self.drives_out(tenant).filter(|d| d.frac >= PRESSES_FROM) else {
+            let Some(drives) = self.drives_out(tenant).filter(|d| d.per_ms >= PRESSES_FROM) else {
                 continue;
             };
             if let Some(known) = finding.culprits.iter_mut().find(|c| c.workload == *tenant) {
@@ -122,13 +122,12 @@ fn suspect(tenant: &Tenant, effect_ln: f64, confidence: f64, cpus: f64) -> Culpr
 }
 
 fn of_caches(tenant: &Tenant, drives: DrivesOut) -> String {
+    let DrivesOut { per_ms, line_ns, left_ms, read_ns, samples } = drives;
     format!(
-        "{tenant} drives out {:.0} % of what lies in the caches: some milliseconds after {tenant} got a CPU a \
-         line that had been read there took {:.0} ns ({:.0} samples), and a read of memory takes {:.0}",
-        100.0 * drives.frac,
-        drives.line_ns,
-        drives.samples,
-        drives.read_ns
+        "{tenant} drives out {:.0} % of what lies in the caches in a millisecond: {left_ms:.1} ms after it got a \
+         CPU a line that had been read there took {line_ns:.0} ns ({samples:.0} samples), where a read of memory \
+         takes {read_ns:.0}",
+        100.0 * (1.0 - libm::exp(-per_ms)),
     )
 }
 
