@@ -19,8 +19,9 @@
 /* Lines that a turn was too short for are read anew after so long, for another turn. A tick that ends a turn
  * has read them just before for nothing: then it is done at once. */
 #define KEPT_ANEW_NS 1000000
-/* Lines of a CPU that the other gauge does not read, of another set of the first cache. */
-#define KEPT_PLACE 2048
+/* A line of each page; at 0 lie those that the other gauge reads. */
+#define KEPT_PLACES 64
+#define LINE 64
 
 /* Time between two such samples of a CPU; 0: none are taken. */
 const volatile __u64 kept_ns = 0;
@@ -29,21 +30,26 @@ const volatile __u64 kept_ns = 0;
 struct keeper {
 	__u64 since; /* 0: nothing is to be read again */
 	__u64 last;
-	__u64 ticked; /* whether that was at a tick */
+	__u32 ticked; /* whether that was at a tick */
+	__u32 place;  /* of the lines in their pages */
 };
 
-/* A task gets, or goes on to have, this CPU. */
+/* A task gets, or goes on to have, this CPU. Other lines are read each time: a cache holds on to those that it was
+ * asked for again and again, whoever runs through it meanwhile. */
 static __always_inline void keep(struct keeper *keeper, __u32 cpu, __u64 ticked, __u64 now)
 {
 	struct lines *lines;
+	__u32 place;
 
 	if (!kept_ns || keeper->since || now - keeper->last < kept_ns)
 		return;
 	lines = bpf_map_lookup_elem(&rq_lines, &cpu);
 	if (!lines)
 		return;
+	place = keeper->place + 1 < KEPT_PLACES ? keeper->place + 1 : 1;
+	keeper->place = place;
 	for (int i = 0; i < LINES; i++)
-		*(volatile __u64 *)(lines->bytes + i * APART + KEPT_PLACE);
+		*(volatile __u64 *)(lines->bytes + i * APART + place * LINE);
 	keeper->since = keeper->last = now;
 	keeper->ticked = ticked;
 }
@@ -70,7 +76,7 @@ static __always_inline int read_kept(struct keeper *keeper, __u32 cpu, __u64 now
 	if (passed > KEPT_MOST_NS || !lines)
 		return 0;
 	from = bpf_ktime_get_ns();
-	read_lines(lines, 0, KEPT_PLACE);
+	read_lines(lines, 0, (keeper->place & (KEPT_PLACES - 1)) * LINE);
 	sample->number = bpf_ktime_get_ns();
 	sample->slot = KEPT;
 	sample->passed_ns = passed;

@@ -20,7 +20,7 @@
 //!
 //! # Pseudo-code
 //! ```text
-//! harm(g) ~ Normal(0.15, 0.15²), before anything was measured
+//! harm(g) ~ Normal(0.3, 0.3²), before anything was measured
 //! each look:  rest = ln slowdown - sum of dose * harm of others; noise = its variance + sum of dose² * var
 //!             harm(g) by a Kalman step
 //! as time passes it goes back to what was assumed
@@ -38,8 +38,8 @@ use quell_types::{Tenant, Time};
 use std::collections::BTreeMap;
 
 /// What is assumed of the harm: mean and standard deviation.
-const ASSUMED: f64 = 0.15;
-const ASSUMED_SD: f64 = 0.15;
+const ASSUMED: f64 = 0.3;
+const ASSUMED_SD: f64 = 0.3;
 /// After so many seconds a third of what looks said is left.
 const MEMORY_S: f64 = 300.0;
 
@@ -47,12 +47,24 @@ const MEMORY_S: f64 = 300.0;
 struct Harm {
     mean: f64,
     variance: f64,
+    looks: u32,
 }
 
 impl Default for Harm {
     fn default() -> Self {
-        Self { mean: ASSUMED, variance: ASSUMED_SD * ASSUMED_SD }
+        Self { mean: ASSUMED, variance: ASSUMED_SD * ASSUMED_SD, looks: 0 }
     }
+}
+
+/// What is thought of somebody's harm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Likely {
+    /// Its effect, in ln.
+    pub effect_ln: f64,
+    /// Probability that this is more than counts.
+    pub confidence: f64,
+    /// Looks that say so: without any it is assumed.
+    pub looks: u32,
 }
 
 /// What looks say of little harm that each suspect does to one victim.
@@ -96,6 +108,7 @@ impl Slight {
             let gain = harm.variance * dose / unsure;
             harm.mean += gain * (look.ln_slowdown - foretold);
             harm.variance -= gain * dose * harm.variance;
+            harm.looks = harm.looks.saturating_add(1);
         }
     }
 
@@ -110,14 +123,15 @@ impl Slight {
         }
     }
 
-    /// What a suspect with so many CPUs does in ln, and the probability that this is more than `least_ln`;
-    /// none of somebody who is none, or uses nothing.
+    /// What is thought of a suspect with so many CPUs, and how likely it does more harm than `least_ln`; none of
+    /// somebody who is none, or uses nothing.
     #[must_use]
-    pub fn likely(&self, suspect: &Tenant, cpus: f64, least_ln: f64) -> Option<(f64, f64)> {
+    pub fn likely(&self, suspect: &Tenant, cpus: f64, least_ln: f64) -> Option<Likely> {
         let harm = self.harms.get(suspect).filter(|_| cpus > 0.0)?;
         let sd = libm::sqrt(harm.variance).max(f64::MIN_POSITIVE) * cpus;
         let effect_ln = harm.mean * cpus;
-        Some((effect_ln, probability_below((effect_ln - least_ln) / sd)))
+        let confidence = probability_below((effect_ln - least_ln) / sd);
+        Some(Likely { effect_ln, confidence, looks: harm.looks })
     }
 }
 
@@ -146,14 +160,14 @@ mod tests {
     }
 
     fn likely(slight: &Slight, name: &str, cpus: f64) -> f64 {
-        slight.likely(&name.into(), cpus, LEAST_LN).unwrap().1
+        slight.likely(&name.into(), cpus, LEAST_LN).unwrap().confidence
     }
 
     #[test]
     fn who_uses_a_cpu_is_suspected_before_anything_was_seen_and_who_uses_little_is_not() {
         let slight = slight();
         assert!(likely(&slight, "a", 1.0) > 0.7);
-        assert!(likely(&slight, "a", 0.2) < 0.5);
+        assert!(likely(&slight, "a", 0.1) < 0.5);
         assert!(slight.likely(&"a".into(), 0.0, LEAST_LN).is_none());
         assert!(slight.likely(&"c".into(), 1.0, LEAST_LN).is_none());
     }

@@ -4,12 +4,12 @@ use super::{DrivesOut, Gauge, Locker, Toll};
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use crate::blame::judge::rank;
 use crate::blame::pulses::usual_apart_s;
-use crate::blame::slight::Slight;
+use crate::blame::slight::{Likely, Slight};
 use quell_types::Tenant;
 use std::collections::BTreeMap;
 
 /// Who drives out so much in a millisecond is suspected, unless looks say that it does no harm.
-const PRESSES_FROM: f64 = 0.15;
+const PRESSES_FROM: f64 = 0.1;
 
 impl Gauge {
     /// Adds those who lock the bus to a finding about a victim that suffers so from it. Who is named there
@@ -62,15 +62,12 @@ impl Gauge {
                 finding.evidence.push(of_caches(tenant, drives));
                 continue;
             }
-            let Some((effect_ln, confidence)) = slight.likely(tenant, *used, params.least_ln)
-            else {
+            let likely = slight.likely(tenant, *used, params.least_ln);
+            let Some(likely) = likely.filter(|l| l.confidence >= params.suspected_frac) else {
                 continue;
             };
-            if confidence < params.suspected_frac {
-                continue;
-            }
             finding.evidence.push(of_caches(tenant, drives));
-            add(finding, suspect(tenant, effect_ln, confidence, *used));
+            add(finding, suspect(tenant, likely, *used));
         }
         rank(&mut finding.culprits);
     }
@@ -104,17 +101,18 @@ impl Gauge {
     }
 }
 
-/// Somebody who may do a little harm by what it drives out.
-fn suspect(tenant: &Tenant, effect_ln: f64, confidence: f64, cpus: f64) -> Culprit {
+/// Somebody who may do a little harm by what it drives out; how much is not known before a look says it.
+fn suspect(tenant: &Tenant, likely: Likely, cpus: f64) -> Culprit {
+    let effect_ln = if likely.looks > 0 { likely.effect_ln } else { 0.0 };
     Culprit {
         workload: tenant.clone(),
-        confidence,
+        confidence: likely.confidence,
         status: Standing::Suspected,
         resource: Resource::LastLevelCache,
         slowdown: libm::exp(effect_ln).max(1.0),
         share_frac: 0.0,
         harm_ln_per_cpu: effect_ln / cpus,
-        experiments: 0,
+        experiments: likely.looks,
         stood_frac: None,
         elsewhere_frac: 0.0,
         held_back_frac: None,
