@@ -18,7 +18,7 @@
 #define KEPT_MOST_NS 12000000
 /* Lines that a turn was too short for are read anew after so long, for another turn. A tick that ends a turn
  * has read them just before for nothing: then it is done at once. */
-#define KEPT_ANEW_NS 1000000
+#define KEPT_ANEW_NS 5000000
 /* A line of each page; at 0 lie those that the other gauge reads. */
 #define KEPT_PLACES 64
 #define LINE 64

@@ -184,6 +184,8 @@ pub struct Gauge {
     peaks: BTreeMap<Tenant, f64>,
     memory: Memory,
     kept: Kept,
+    /// Those who drive out so much of the caches that it counts.
+    driving_out: BTreeMap<Tenant, DrivesOut>,
 }
 
 /// Begins of so many stretches are remembered.
@@ -206,6 +208,7 @@ impl Gauge {
             peaks: BTreeMap::new(),
             memory: Memory::default(),
             kept: Kept::default(),
+            driving_out: BTreeMap::new(),
         }
     }
 
@@ -221,11 +224,14 @@ impl Gauge {
         self.peaks.retain(|tenant, _| cpus.contains_key(tenant));
         self.memory.keep(cpus);
         self.kept.keep(cpus);
+        self.driving_out.retain(|tenant, _| cpus.contains_key(tenant));
         let Ok(reading) = reading else { return };
         let Some((then, old)) = self.last.replace((now, reading.clone())) else { return };
         let passed_s = now.since(then).as_secs_f64();
         self.memory.learn(passed_s, &old, reading);
         self.kept.learn(passed_s, &old, reading);
+        let reads_ln = self.memory.usual_ln();
+        self.driving_out = reads_ln.map_or_else(BTreeMap::new, |ln| self.kept.driving_out(ln));
         let keep = libm::exp(-passed_s / self.params.memory_s);
         let slow_from = self.slow_from();
         let grew = grown(&old.all.slots, &reading.all.slots);
@@ -274,6 +280,7 @@ impl Gauge {
         self.peaks.remove(suspect);
         self.memory.forget(suspect);
         self.kept.forget(suspect);
+        self.driving_out.remove(suspect);
         // While it was held back its bursts did not show, so what lies between two of them is not known.
         self.begun.clear();
     }
@@ -283,17 +290,11 @@ impl Gauge {
     #[must_use]
     pub fn weights_ln(&self) -> BTreeMap<Tenant, f64> {
         let mut weights = self.memory.weights_ln();
-        for (tenant, ln) in self.kept.weights_ln(self.memory.usual_ln()) {
-            let known = weights.entry(tenant).or_default();
-            *known = known.max(ln);
+        for (tenant, drives) in &self.driving_out {
+            let known = weights.entry(tenant.clone()).or_default();
+            *known = known.max(drives.weight_ln());
         }
         weights
-    }
-
-    /// How much of what lies in the caches somebody drives out; none where that is not known.
-    #[must_use]
-    pub fn drives_out(&self, suspect: &Tenant) -> Option<DrivesOut> {
-        self.kept.drives_out(suspect, self.memory.usual_ln())
     }
 
     /// The slot from which a sample is slow; none before enough was seen.

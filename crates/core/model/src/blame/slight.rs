@@ -96,11 +96,10 @@ impl Slight {
         if !look.ln_slowdown.is_finite() {
             return;
         }
-        let before = self.harms.clone();
-        let known =
-            look.doses_cpus.iter().filter_map(|(s, dose)| Some((s, *dose, *before.get(s)?)));
+        let held = look.doses_cpus.iter();
+        let known = held.filter_map(|(s, dose)| Some((*dose, *self.harms.get(s)?)));
         let (foretold, unsure) =
-            known.fold((0.0, look.variance), |(ln, variance), (_, dose, harm)| {
+            known.fold((0.0, look.variance), |(ln, variance), (dose, harm)| {
                 (ln + dose * harm.mean, variance + dose * dose * harm.variance)
             });
         for (suspect, dose) in &look.doses_cpus {

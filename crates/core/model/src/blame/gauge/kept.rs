@@ -79,7 +79,7 @@ pub struct DrivesOut {
 
 impl DrivesOut {
     /// ln of how many times as likely that makes its guilt.
-    fn weight_ln(self) -> f64 {
+    pub(super) fn weight_ln(self) -> f64 {
         let share = (self.per_ms - COUNTS_FROM) / (IN_FULL_FROM - COUNTS_FROM);
         MOST_LN * share.clamp(0.0, 1.0)
     }
@@ -99,6 +99,18 @@ impl Turns {
         self.samples = keep * self.samples + more(old.samples, new.samples);
         self.took_ln = keep * self.took_ln + EIGHTH_LN * more(old.took, new.took);
         self.left_ms = keep * self.left_ms + 1e-6 * more(old.ns, new.ns);
+    }
+
+    /// What it drives out, where a read of memory takes so long; none before enough is known.
+    fn drives_out(&self, read_ns: f64) -> Option<DrivesOut> {
+        if self.samples < LEAST || self.left_ms <= 0.0 {
+            return None;
+        }
+        let line_ns = FROM_NS * libm::exp(self.took_ln / self.samples) / LINES;
+        let gone = (line_ns / read_ns - STAYED_FRAC) / (GONE_FRAC - STAYED_FRAC);
+        let left_ms = self.left_ms / self.samples;
+        let per_ms = -libm::log(1.0 - gone.clamp(0.0, MOST_GONE)) / left_ms;
+        Some(DrivesOut { per_ms, line_ns, left_ms, read_ns, samples: self.samples })
     }
 }
 
@@ -122,29 +134,25 @@ impl Kept {
         let none = GaugeCounts::default();
         for (tenant, after) in &new.beside {
             let before = old.beside.get(tenant).unwrap_or(&none);
-            self.of.entry(tenant.clone()).or_default().fade(keep, before.kept, after.kept);
+            if let Some(turns) = self.of.get_mut(tenant) {
+                turns.fade(keep, before.kept, after.kept);
+            } else if after.kept.samples > 0 {
+                let mut turns = Turns::default();
+                turns.fade(keep, before.kept, after.kept);
+                self.of.insert(tenant.clone(), turns);
+            }
         }
     }
 
-    /// What one drives out, where four reads of memory take so long, in ln above 128 ns; none before enough
-    /// is known of it.
-    pub(super) fn drives_out(&self, suspect: &Tenant, reads_ln: Option<f64>) -> Option<DrivesOut> {
-        let own = self.of.get(suspect).filter(|own| own.samples >= LEAST && own.left_ms > 0.0)?;
-        let line_ns = FROM_NS * libm::exp(own.took_ln / own.samples) / LINES;
-        let read_ns = FROM_NS * libm::exp(reads_ln?) / READS;
-        let gone = (line_ns / read_ns - STAYED_FRAC) / (GONE_FRAC - STAYED_FRAC);
-        let left_ms = own.left_ms / own.samples;
-        let per_ms = -libm::log(1.0 - gone.clamp(0.0, MOST_GONE)) / left_ms;
-        Some(DrivesOut { per_ms, line_ns, left_ms, read_ns, samples: own.samples })
-    }
-
-    /// ln of how many times as likely that makes the guilt of each, where it makes it so.
-    pub(super) fn weights_ln(&self, reads_ln: Option<f64>) -> BTreeMap<Tenant, f64> {
-        let one = |tenant: &Tenant| {
-            let weight_ln = self.drives_out(tenant, reads_ln)?.weight_ln();
-            (weight_ln > 0.0).then(|| (tenant.clone(), weight_ln))
+    /// What those drive out who drive out so much that it counts, where four reads of memory take so long, in ln
+    /// above 128 ns.
+    pub(super) fn driving_out(&self, reads_ln: f64) -> BTreeMap<Tenant, DrivesOut> {
+        let read_ns = FROM_NS * libm::exp(reads_ln) / READS;
+        let one = |(tenant, own): (&Tenant, &Turns)| {
+            let drives = own.drives_out(read_ns).filter(|drives| drives.per_ms > COUNTS_FROM)?;
+            Some((tenant.clone(), drives))
         };
-        self.of.keys().filter_map(one).collect()
+        self.of.iter().filter_map(one).collect()
     }
 }
 
@@ -163,7 +171,10 @@ mod tests {
         let new = GaugeReading { beside: [("a".into(), of)].into(), ..GaugeReading::default() };
         let mut kept = Kept::default();
         kept.learn(1.0, &GaugeReading::default(), &new);
-        kept.drives_out(&"a".into(), Some(libm::log(4.0 * 480.0 / 128.0)))
+        let counts = kept.driving_out(libm::log(4.0 * 480.0 / 128.0)).contains_key(&"a".into());
+        let told = kept.of[&"a".into()].drives_out(480.0);
+        assert_eq!(counts, told.is_some_and(|told| told.weight_ln() > 0.0));
+        told
     }
 
     #[test]
@@ -187,12 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_or_no_reads_of_memory_tell_nothing() {
+    fn few_samples_tell_nothing() {
         assert!(driven_out(9, 215.0, 4000).is_none());
-        let turns = Turns { samples: 50.0, took_ln: 1.0, left_ms: 200.0 };
-        let kept = Kept { of: [("a".into(), turns)].into() };
-        assert!(kept.drives_out(&"a".into(), None).is_none());
-        assert!(kept.weights_ln(None).is_empty());
+        assert!(driven_out(10, 215.0, 4000).is_some());
     }
 
     proptest! {

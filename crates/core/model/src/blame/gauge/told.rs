@@ -51,23 +51,22 @@ impl Gauge {
         cpus: &BTreeMap<Tenant, f64>,
         params: &FindingParams,
     ) {
-        for (tenant, used) in cpus {
-            let Some(drives) = self.drives_out(tenant).filter(|d| d.per_ms >= PRESSES_FROM) else {
-                continue;
-            };
+        let pressing = self.driving_out.iter().filter(|(_, drives)| drives.per_ms >= PRESSES_FROM);
+        for (tenant, drives) in pressing {
             if let Some(known) = finding.culprits.iter_mut().find(|c| c.workload == *tenant) {
                 if known.resource == Resource::Memory {
                     known.resource = Resource::LastLevelCache;
                 }
-                finding.evidence.push(of_caches(tenant, drives));
+                finding.evidence.push(of_caches(tenant, *drives));
                 continue;
             }
-            let likely = slight.likely(tenant, *used, params.least_ln);
+            let used = cpus.get(tenant).copied().unwrap_or(0.0);
+            let likely = slight.likely(tenant, used, params.least_ln);
             let Some(likely) = likely.filter(|l| l.confidence >= params.suspected_frac) else {
                 continue;
             };
-            finding.evidence.push(of_caches(tenant, drives));
-            add(finding, suspect(tenant, likely, *used));
+            finding.evidence.push(of_caches(tenant, *drives));
+            add(finding, suspect(tenant, likely, used));
         }
         rank(&mut finding.culprits);
     }
