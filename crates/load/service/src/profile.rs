@@ -138,13 +138,25 @@ impl Profile {
             let end = self.piece_end(at);
             let rate = self.piece_rate(at, end);
             if rate > 0.0 && left <= rate * (end - at) {
-                return at + left / rate;
+                return at + time_for(left, rate, self.slope(at), end - at);
             }
             if end.is_infinite() {
                 return f64::INFINITY;
             }
             left -= rate.max(0.0) * (end - at);
             at = end;
+        }
+    }
+
+    /// How fast the rate grows from a time on, where it does so steadily within a piece.
+    fn slope(&self, t_s: f64) -> f64 {
+        match *self {
+            Profile::Ramp { from_qps, to_qps, start_s, length_s }
+                if t_s >= start_s && t_s < start_s + length_s =>
+            {
+                (to_qps - from_qps) / length_s
+            }
+            _ => 0.0,
         }
     }
 
@@ -220,6 +232,17 @@ impl Controls {
     }
 }
 
+/// How long it takes until so many requests are due, within a piece of this length whose rate in the middle is
+/// known and grows steadily.
+fn time_for(requests: f64, middle_qps: f64, slope: f64, piece_s: f64) -> f64 {
+    if slope == 0.0 {
+        return requests / middle_qps;
+    }
+    let first_qps = middle_qps - slope * piece_s / 2.0;
+    let last_qps = (first_qps * first_qps + 2.0 * slope * requests).max(0.0).sqrt();
+    2.0 * requests / (first_qps + last_qps)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,6 +315,15 @@ mod tests {
         assert!(gone.time_of(0.0, 11.0).is_infinite());
         let back = Profile::FlashCrowd { base_qps: 10.0, crowd_qps: 0.0, at_s: 1.0, hold_s: 2.0 };
         assert!((back.time_of(0.0, 11.0) - 3.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_steep_ramp_has_its_requests_where_they_are_due() {
+        let ramp = Profile::Ramp { from_qps: 500.0, to_qps: 3000.0, start_s: 0.2, length_s: 0.07 };
+        let to = ramp.time_of(0.18, 135.0);
+        assert!((ramp.expected(0.18, to) - 135.0).abs() < 1e-6, "{to}");
+        let down = Profile::Ramp { from_qps: 3000.0, to_qps: 0.0, start_s: 0.0, length_s: 0.1 };
+        assert!((down.time_of(0.0, 150.0) - 0.1).abs() < 1e-3);
     }
 
     #[test]
