@@ -43,7 +43,7 @@
 
 use super::memory::MOST_LN;
 use super::{EIGHTH_LN, MEMORY_S};
-use quell_types::{GaugeCounts, GaugeReading, KeptCounts, Tenant};
+use quell_types::{GaugeReading, KeptCounts, Tenant};
 use std::collections::BTreeMap;
 
 /// Lines of a sample, and reads of memory of one.
@@ -85,38 +85,51 @@ impl DrivesOut {
     }
 }
 
-/// Samples, what lines took in them in ln, and how long they were left in ms.
+/// Samples, what lines took in them in ln, and how long they were left in ms, as of a moment: old ones fade.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Turns {
+    at_s: f64,
     samples: f64,
     took_ln: f64,
     left_ms: f64,
 }
 
 impl Turns {
-    fn fade(&mut self, keep: f64, old: KeptCounts, new: KeptCounts) {
+    fn add(&mut self, at_s: f64, old: KeptCounts, new: KeptCounts) {
+        let keep = libm::exp((self.at_s - at_s) / MEMORY_S);
         let more = |old: u64, new: u64| new.saturating_sub(old) as f64;
+        self.at_s = at_s;
         self.samples = keep * self.samples + more(old.samples, new.samples);
         self.took_ln = keep * self.took_ln + EIGHTH_LN * more(old.took, new.took);
         self.left_ms = keep * self.left_ms + 1e-6 * more(old.ns, new.ns);
     }
 
+    /// Whether a line takes longer than one that is where it was; told without any power or logarithm, since it
+    /// is asked of everybody in each sample.
+    fn drives_out_any(&self, reads_ln: f64) -> bool {
+        const STAYED_LN: f64 = -1.609; // ln (STAYED_FRAC * LINES / READS)
+        self.took_ln > self.samples * (reads_ln + STAYED_LN)
+    }
+
     /// What it drives out, where a read of memory takes so long; none before enough is known.
-    fn drives_out(&self, read_ns: f64) -> Option<DrivesOut> {
-        if self.samples < LEAST || self.left_ms <= 0.0 {
+    fn drives_out(&self, now_s: f64, read_ns: f64) -> Option<DrivesOut> {
+        let samples = self.samples * libm::exp((self.at_s - now_s) / MEMORY_S);
+        if samples < LEAST || self.left_ms <= 0.0 {
             return None;
         }
         let line_ns = FROM_NS * libm::exp(self.took_ln / self.samples) / LINES;
         let gone = (line_ns / read_ns - STAYED_FRAC) / (GONE_FRAC - STAYED_FRAC);
         let left_ms = self.left_ms / self.samples;
         let per_ms = -libm::log(1.0 - gone.clamp(0.0, MOST_GONE)) / left_ms;
-        Some(DrivesOut { per_ms, line_ns, left_ms, read_ns, samples: self.samples })
+        Some(DrivesOut { per_ms, line_ns, left_ms, read_ns, samples })
     }
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
+    /// Seconds since the first reading.
+    now_s: f64,
     of: BTreeMap<Tenant, Turns>,
 }
 
@@ -129,17 +142,24 @@ impl Kept {
         self.of.remove(suspect);
     }
 
+    /// Of most groups nothing new is known in a sample: these are not touched.
     pub(super) fn learn(&mut self, passed_s: f64, old: &GaugeReading, new: &GaugeReading) {
-        let keep = libm::exp(-passed_s / MEMORY_S);
-        let none = GaugeCounts::default();
+        self.now_s += passed_s;
+        let mut before = old.beside.iter().peekable();
         for (tenant, after) in &new.beside {
-            let before = old.beside.get(tenant).unwrap_or(&none);
-            if let Some(turns) = self.of.get_mut(tenant) {
-                turns.fade(keep, before.kept, after.kept);
-            } else if after.kept.samples > 0 {
-                let mut turns = Turns::default();
-                turns.fade(keep, before.kept, after.kept);
-                self.of.insert(tenant.clone(), turns);
+            while before.next_if(|(known, _)| *known < tenant).is_some() {}
+            let same = before.next_if(|(known, _)| *known == tenant);
+            let known = same.map(|(_, counts)| counts.kept).unwrap_or_default();
+            if after.kept.samples == known.samples {
+                continue;
+            }
+            match self.of.get_mut(tenant) {
+                Some(turns) => turns.add(self.now_s, known, after.kept),
+                None => {
+                    let mut turns = Turns::default();
+                    turns.add(self.now_s, known, after.kept);
+                    self.of.insert(tenant.clone(), turns);
+                }
             }
         }
     }
@@ -149,10 +169,10 @@ impl Kept {
     pub(super) fn driving_out(&self, reads_ln: f64) -> BTreeMap<Tenant, DrivesOut> {
         let read_ns = FROM_NS * libm::exp(reads_ln) / READS;
         let one = |(tenant, own): (&Tenant, &Turns)| {
-            let drives = own.drives_out(read_ns).filter(|drives| drives.per_ms > COUNTS_FROM)?;
-            Some((tenant.clone(), drives))
+            let drives = own.drives_out(self.now_s, read_ns)?;
+            (drives.per_ms > COUNTS_FROM).then(|| (tenant.clone(), drives))
         };
-        self.of.iter().filter_map(one).collect()
+        self.of.iter().filter(|(_, own)| own.drives_out_any(reads_ln)).filter_map(one).collect()
     }
 }
 
@@ -160,6 +180,7 @@ impl Kept {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use quell_types::GaugeCounts;
 
     /// As measured on an EPYC host: reads of memory of 480 ns, so many samples in which a line that was left
     /// for so long takes this.
@@ -172,7 +193,7 @@ mod tests {
         let mut kept = Kept::default();
         kept.learn(1.0, &GaugeReading::default(), &new);
         let counts = kept.driving_out(libm::log(4.0 * 480.0 / 128.0)).contains_key(&"a".into());
-        let told = kept.of[&"a".into()].drives_out(480.0);
+        let told = kept.of[&"a".into()].drives_out(1.0, 480.0);
         assert_eq!(counts, told.is_some_and(|told| told.weight_ln() > 0.0));
         told
     }
@@ -195,6 +216,27 @@ mod tests {
             assert!(share.contains(&told.per_ms), "{name}: {told:?}");
             assert_eq!(told.weight_ln() > 0.0, told.per_ms > COUNTS_FROM, "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_old_fades_and_what_is_new_tells() {
+        let counts = |samples: u64, took: u64| {
+            let kept = KeptCounts { samples, took, ns: 4_000_000 * samples };
+            let of = GaugeCounts { kept, ..GaugeCounts::default() };
+            GaugeReading { beside: [("a".into(), of)].into(), ..GaugeReading::default() }
+        };
+        let reads_ln = libm::log(4.0 * 480.0 / 128.0);
+        let (none, first, then) =
+            (GaugeReading::default(), counts(50, 50 * 38), counts(90, 50 * 38 + 400));
+        let mut kept = Kept::default();
+        kept.learn(1.0, &none, &first);
+        assert!(kept.driving_out(reads_ln).contains_key(&"a".into()));
+        // Nothing new, and the old is forgotten; then it does something else.
+        kept.learn(60.0, &first, &first);
+        assert!(kept.driving_out(reads_ln).is_empty());
+        kept.learn(1.0, &first, &then);
+        assert!(kept.driving_out(reads_ln).is_empty());
+        assert!((kept.of[&"a".into()].samples - 42.4).abs() < 0.5, "{kept:?}");
     }
 
     #[test]
