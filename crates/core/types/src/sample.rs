@@ -237,7 +237,8 @@ pub struct GaugeCounts {
     /// of other cores hold back and nothing else: samples by slot, two slots to each power of two. Counts
     /// wrap.
     pub slots: Vec<u32>,
-    /// What some reads of memory took, in eighths of powers of two, summed over samples.
+    /// What [`Self::READS`] reads of memory took, in eighths of powers of two above [`Self::FROM_NS`], summed over
+    /// samples.
     pub memory: u64,
     /// The sum of its squares.
     pub memory_squares: u64,
@@ -252,13 +253,24 @@ pub struct GaugeCounts {
 pub struct KeptCounts {
     /// How many.
     pub samples: u64,
-    /// What sixteen lines took to read again, in eighths of powers of two above 128 ns, summed.
+    /// What [`Self::LINES`] lines took to read again, in eighths of powers of two above
+    /// [`GaugeCounts::FROM_NS`], summed.
     pub took: u64,
     /// How long they were left, in nanoseconds, summed.
     pub ns: u64,
 }
 
+impl KeptCounts {
+    /// Lines of a sample, each of which is read when the one before has come.
+    pub const LINES: f64 = 16.0;
+}
+
 impl GaugeCounts {
+    /// Reads of memory of a sample, likewise.
+    pub const READS: f64 = 4.0;
+    /// From so many nanoseconds on times are told.
+    pub const FROM_NS: f64 = 128.0;
+
     /// Whether there was any sample.
     #[must_use]
     pub fn any(&self) -> bool {

@@ -8,7 +8,7 @@
 //!
 //! # Idea
 //! Of who was measured to drive out what others left in the caches ([`DrivesOut`](super::DrivesOut)) it is
-//! assumed that a CPU of it makes a request some per cent dearer, and the same looks say how much. That is no
+//! assumed that a CPU of it makes a request a third dearer, give or take as much; the same looks say how much. That is no
 //! accusation: it is told as a suspicion, with what is known of the harm, as long as more harm than counts is
 //! likelier than less; and taken back once it is not. Nobody is named or limited for it.
 //!

@@ -160,6 +160,9 @@ impl<P: Policy> World<P> {
         let burst = self.bursts.clone().filter(|_| self.step % 22 >= 20);
         let mut count = |name: Option<&str>, slot: usize, samples: u32| {
             self.gauge.all.slots[slot] += samples;
+            // Each read of memory took 470 ns.
+            self.gauge.all.memory += 31 * u64::from(samples);
+            self.gauge.all.memory_squares += 31 * 31 * u64::from(samples);
             let Some(name) = name else { return };
             let beside = self.gauge.beside.entry(name.into()).or_insert_with(no_samples);
             beside.slots[slot] += samples;
@@ -188,11 +191,9 @@ impl<P: Policy> World<P> {
         Arc::make_mut(&mut seen.host).gauge = Ok(Arc::new(self.gauge.clone()));
     }
 
-    /// Reads of memory took 480 ns each, and lines that were left 19, but in turns of who presses 215.
+    /// Lines that were left took 19 ns, but in turns of who presses 215.
     fn press(&mut self) {
         let Self { gauge, presses, .. } = self;
-        gauge.all.memory += 58 * 31;
-        gauge.all.memory_squares += 58 * 31 * 31;
         for (name, of) in &mut gauge.beside {
             let took = if presses.as_ref() == Some(name) { 38 } else { 10 };
             of.kept.samples += 5;

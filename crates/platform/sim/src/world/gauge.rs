@@ -21,16 +21,13 @@ const USUAL: usize = 8;
 /// Time between two samples, of all CPUs together.
 const EVERY_NS: f64 = 2e6;
 
-/// Lines of a sample of a task's own turn, how long they were left, and what one takes that stayed where it was,
-/// in nanoseconds, with what the program around it takes.
-const KEPT_LINES: f64 = 16.0;
+/// How long lines of a sample of a task's own turn were left, and what one takes that stayed where it was, in
+/// nanoseconds, with what the program around it takes.
 const LEFT_NS: f64 = 4e6;
 const STAYED_NS: f64 = 19.0;
 /// What was driven out takes so much of a read of memory at random, which looks up a page besides.
 const GONE_FRAC: f64 = 0.5;
-/// Reads of memory in a sample, and the shortest time that is told, in nanoseconds.
-const READS: f64 = 4.0;
-const FROM_NS: f64 = 128.0;
+const FROM_NS: f64 = GaugeCounts::FROM_NS;
 
 /// Eighths of powers of two by which four reads of memory that is not loaded are longer than 128 ns.
 const UNLOADED: f64 = 26.0;
@@ -139,10 +136,12 @@ impl World {
         let stayed = stays(asked, cache.l2_bytes);
         let shared = (1.0 - stayed) * stays(brought, cache.bytes);
         let hit_ns = STAYED_NS + cache.hit_cycles / self.cpus[here].ghz;
-        let read_ns = FROM_NS * libm::exp2(self.gauge_memory(here) as f64 / 8.0) / READS;
+        let read_ns =
+            FROM_NS * libm::exp2(self.gauge_memory(here) as f64 / 8.0) / GaugeCounts::READS;
         let gone_ns = GONE_FRAC * read_ns * (1.0 - stayed - shared);
-        let took =
-            libm::log2(KEPT_LINES * (STAYED_NS * stayed + hit_ns * shared + gone_ns) / FROM_NS);
+        let took = libm::log2(
+            KeptCounts::LINES * (STAYED_NS * stayed + hit_ns * shared + gone_ns) / FROM_NS,
+        );
         Some((thread.group, libm::round(8.0 * took).max(0.0) as u64))
     }
 

@@ -43,14 +43,12 @@
 
 use super::memory::MOST_LN;
 use super::{EIGHTH_LN, MEMORY_S};
-use quell_types::{GaugeReading, KeptCounts, Tenant};
+use quell_types::{GaugeCounts, GaugeReading, KeptCounts, Tenant};
 use std::collections::BTreeMap;
 
-/// Lines of a sample, and reads of memory of one.
-const LINES: f64 = 16.0;
-const READS: f64 = 4.0;
-/// From 2^7 ns on times are told.
-const FROM_NS: f64 = 128.0;
+const LINES: f64 = KeptCounts::LINES;
+const READS: f64 = GaugeCounts::READS;
+const FROM_NS: f64 = GaugeCounts::FROM_NS;
 /// Fewest samples of a group.
 const LEAST: f64 = 10.0;
 /// Of the time of a read of memory, what a line takes that is where it was, and one that was driven out.
@@ -67,7 +65,7 @@ const IN_FULL_FROM: f64 = 0.25;
 pub struct DrivesOut {
     /// In a millisecond of its CPU time, as ln of what was there over what is left.
     pub per_ms: f64,
-    /// What a line takes that was left for so long in its turns.
+    /// What a line takes that was left for so long in its turns, in ns.
     pub line_ns: f64,
     /// How long lines were left, in ms.
     pub left_ms: f64,
@@ -102,13 +100,6 @@ impl Turns {
         self.samples = keep * self.samples + more(old.samples, new.samples);
         self.took_ln = keep * self.took_ln + EIGHTH_LN * more(old.took, new.took);
         self.left_ms = keep * self.left_ms + 1e-6 * more(old.ns, new.ns);
-    }
-
-    /// Whether a line takes longer than one that is where it was; told without any power or logarithm, since it
-    /// is asked of everybody in each sample.
-    fn drives_out_any(&self, reads_ln: f64) -> bool {
-        const STAYED_LN: f64 = -1.609; // ln (STAYED_FRAC * LINES / READS)
-        self.took_ln > self.samples * (reads_ln + STAYED_LN)
     }
 
     /// What it drives out, where a read of memory takes so long; none before enough is known.
@@ -153,14 +144,7 @@ impl Kept {
             if after.kept.samples == known.samples {
                 continue;
             }
-            match self.of.get_mut(tenant) {
-                Some(turns) => turns.add(self.now_s, known, after.kept),
-                None => {
-                    let mut turns = Turns::default();
-                    turns.add(self.now_s, known, after.kept);
-                    self.of.insert(tenant.clone(), turns);
-                }
-            }
+            self.of.entry(tenant.clone()).or_default().add(self.now_s, known, after.kept);
         }
     }
 
@@ -168,11 +152,14 @@ impl Kept {
     /// above 128 ns.
     pub(super) fn driving_out(&self, reads_ln: f64) -> BTreeMap<Tenant, DrivesOut> {
         let read_ns = FROM_NS * libm::exp(reads_ln) / READS;
+        // Below this nothing was driven out: asked of everybody in each sample, so without powers of each.
+        let stayed_ln = reads_ln + libm::log(STAYED_FRAC * LINES / READS);
+        let more = |own: &Turns| own.took_ln > own.samples * stayed_ln;
         let one = |(tenant, own): (&Tenant, &Turns)| {
             let drives = own.drives_out(self.now_s, read_ns)?;
             (drives.per_ms > COUNTS_FROM).then(|| (tenant.clone(), drives))
         };
-        self.of.iter().filter(|(_, own)| own.drives_out_any(reads_ln)).filter_map(one).collect()
+        self.of.iter().filter(|(_, own)| more(own)).filter_map(one).collect()
     }
 }
 
@@ -180,7 +167,6 @@ impl Kept {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use quell_types::GaugeCounts;
 
     /// As measured on an EPYC host: reads of memory of 480 ns, so many samples in which a line that was left
     /// for so long takes this.
