@@ -54,6 +54,7 @@ pub enum CapabilityKind {
     BusLocks,
     LockTraps,
     BusLockGauge,
+    CacheGauge,
     ResctrlCat,
     ResctrlCdp,
     ResctrlMba,

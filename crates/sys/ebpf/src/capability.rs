@@ -1,6 +1,7 @@
 //! Whether eBPF can be used here, and if not why.
 
 use crate::contention::Contention;
+use crate::gauge;
 use crate::packets::{Limits, Packets};
 use crate::runqueue::RunQueue;
 use quell_types::{Capability, CapabilityKind, CapabilityReport};
@@ -22,17 +23,17 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
         None if root == Path::new("/") => Some(try_here()),
         _ => None,
     };
-    let part = |kind, name: &str, tried: Option<&Result<(), String>>, without: &str| {
-        let capability = match (&obstacle, tried) {
-            (Some(why), _) => Capability::Absent(why.clone()),
-            (None, Some(Err(why))) => Capability::Absent(why.clone()),
-            (None, _) => Capability::Native(name.to_owned()),
+    let part = |kind, name: &str, tried: Option<&str>, without: &str| {
+        let capability = match obstacle.as_deref().or(tried) {
+            Some(why) => Capability::Absent(why.to_owned()),
+            None => Capability::Native(name.to_owned()),
         };
         report(kind, capability, without)
     };
-    let packets = tried.as_ref().map(|t| &t.packets);
-    let run_queue = tried.as_ref().map(|t| &t.run_queue);
+    let packets = tried.as_ref().and_then(|t| t.packets.as_deref());
+    let run_queue = tried.as_ref().and_then(|t| t.run_queue.as_deref());
     let contention = tried.as_ref().map(|t| &t.contention);
+    let bus_locks = bus_locks(&obstacle, contention);
     let cgroup2 = cgroup2_mount(root).unwrap_or_default();
     let requests = format!("cgroup_skb programs on {cgroup2}");
     let ebpf = format!("Linux {}, programs checked in", release(root));
@@ -54,13 +55,18 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
         part(
             CapabilityKind::CpuContention,
             "sched_switch, sched_wakeup and sched_migrate_task programs",
-            contention,
+            contention.and_then(|tried| tried.as_ref().err()).map(String::as_str),
             "who makes a service wait for a CPU is told by experiments alone",
         ),
         report(
             CapabilityKind::BusLockGauge,
-            gauge(&obstacle, contention),
+            bus_locks.clone(),
             "who locks the bus is told by counters or by experiments",
+        ),
+        report(
+            CapabilityKind::CacheGauge,
+            caches(root, bus_locks, contention),
+            "who drives out what lies in the caches is told by experiments",
         ),
         part(
             CapabilityKind::EgressMeter,
@@ -71,14 +77,30 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
     ]
 }
 
-fn gauge(obstacle: &Option<String>, contention: Option<&Result<(), String>>) -> Capability {
-    let tried = contention.and_then(|tried| tried.as_ref().err());
-    match obstacle.as_ref().or(tried) {
-        Some(why) => Capability::Absent(why.clone()),
-        None if !cfg!(target_arch = "x86_64") => {
-            Capability::Absent("this architecture has no split locks".into())
-        }
+fn bus_locks(obstacle: &Option<String>, tried: Option<&Result<Loaded, String>>) -> Capability {
+    let cpus = tried.and_then(|tried| tried.as_ref().ok()).map_or(2, |loaded| loaded.cpus);
+    let failed = tried.and_then(|tried| tried.as_ref().err());
+    match obstacle.as_ref().or(failed).map(String::as_str).or_else(|| gauge::why_not(cpus)) {
+        Some(why) => Capability::Absent(why.to_owned()),
         None => Capability::Native("timed accesses to a core's own cache on sched_switch".into()),
+    }
+}
+
+/// It stands on the same program as the one of `bus_locks`, and on one more.
+fn caches(
+    root: &Path,
+    bus_locks: Capability,
+    tried: Option<&Result<Loaded, String>>,
+) -> Capability {
+    let loaded = tried.and_then(|tried| tried.as_ref().ok());
+    match (bus_locks, gauge::why_no_tick(root, loaded.is_none_or(|loaded| loaded.ticks))) {
+        (Capability::Native(_), None) => {
+            Capability::Native("lines read again at each CPU's timer and on sched_switch".into())
+        }
+        (Capability::Native(_), Some(why)) => {
+            Capability::Emulated(format!("lines read again when a turn ends only: {why}"))
+        }
+        (absent, _) => absent,
     }
 }
 
@@ -88,20 +110,28 @@ fn report(kind: CapabilityKind, capability: Capability, without: &str) -> Capabi
     CapabilityReport { kind, capability, without }
 }
 
+/// What loading the programs came to: why it failed, where it did.
 struct Tried {
-    packets: Result<(), String>,
-    run_queue: Result<(), String>,
-    contention: Result<(), String>,
+    packets: Option<String>,
+    run_queue: Option<String>,
+    contention: Result<Loaded, String>,
+}
+
+/// Of the programs that gauge.
+struct Loaded {
+    cpus: u32,
+    ticks: bool,
 }
 
 fn try_here() -> Tried {
     let packets = Packets::load(Limits { services: 1, groups: 1 }, false);
     let run_queue = RunQueue::load(1, false);
     let contention = Contention::load(1, false);
+    let loaded = |loaded: Contention| Loaded { cpus: loaded.cpus(), ticks: loaded.ticks() };
     Tried {
-        packets: packets.map(drop).map_err(|error| error.to_string()),
-        run_queue: run_queue.map(drop).map_err(|error| error.to_string()),
-        contention: contention.map(drop).map_err(|error| error.to_string()),
+        packets: packets.err().map(|error| error.to_string()),
+        run_queue: run_queue.err().map(|error| error.to_string()),
+        contention: contention.map(loaded).map_err(|error| error.to_string()),
     }
 }
 
@@ -203,9 +233,41 @@ mod tests {
         // CAP_SYS_ADMIN and CAP_NET_ADMIN, as before Linux 5.8.
         let root = machine("0000000000201000", true, V2);
         let reports = capabilities(root.path());
-        assert_eq!(reports.len(), 7);
+        assert_eq!(reports.len(), 8);
         let there = |r: &CapabilityReport| r.capability.is_present() && r.without.is_empty();
-        let everywhere = |r: &&CapabilityReport| r.kind != CapabilityKind::BusLockGauge;
+        let gauges = [CapabilityKind::BusLockGauge, CapabilityKind::CacheGauge];
+        let everywhere = |r: &&CapabilityReport| !gauges.contains(&r.kind);
         assert!(reports.iter().filter(everywhere).all(there));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn says_where_turns_that_last_are_not_looked_at() {
+        let root = machine(ALL, true, V2);
+        let told = || {
+            let reports = capabilities(root.path());
+            reports.into_iter().find(|r| r.kind == CapabilityKind::CacheGauge).unwrap()
+        };
+        assert!(matches!(told().capability, Capability::Native(_)), "nothing speaks against it");
+        let device = root.path().join("sys/devices/system/clockevents/clockevent0");
+        fs::create_dir_all(&device).unwrap();
+        for (timer, whole) in [("lapic-deadline\n", true), ("Hyper-V clockevent\n", false)] {
+            fs::write(device.join("current_device"), timer).unwrap();
+            match told().capability {
+                Capability::Native(_) => assert!(whole, "{timer}"),
+                Capability::Emulated(how) => {
+                    assert!(!whole && how.contains(timer.trim()), "{how}");
+                }
+                Capability::Absent(why) => panic!("{why}"),
+            }
+            assert_eq!(told().without.is_empty(), whole);
+        }
+    }
+
+    #[test]
+    fn a_cpu_alone_gauges_nothing() {
+        let alone = Ok(Loaded { cpus: 1, ticks: true });
+        let told = bus_locks(&None, Some(&alone));
+        assert!(!told.is_present() && !caches(Path::new("/"), told, Some(&alone)).is_present());
     }
 }

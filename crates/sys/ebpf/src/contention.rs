@@ -156,6 +156,16 @@ impl Contention {
         })
     }
 
+    /// Whether there is a program at each CPU's timer.
+    pub(crate) fn ticks(&self) -> bool {
+        self.ticks
+    }
+
+    /// CPUs that are online.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.other_cpus + 1
+    }
+
     pub(crate) fn ebpf(&self) -> &Ebpf {
         &self.ebpf
     }

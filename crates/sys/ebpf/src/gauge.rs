@@ -5,6 +5,8 @@ use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf};
 use quell_types::KeptCounts;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 /// Samples in a second on all CPUs together: some hundred in a burst of locks, and about a thousandth of a
 /// CPU.
@@ -14,6 +16,8 @@ const SAMPLES_PER_S: u64 = 500;
 const KEPT_PER_S: u64 = 200;
 /// The program at a CPU's timer. Where it cannot be only turns that end are looked at.
 const TICK: (&str, &str) = ("quell_wait_tick", "local_timer_entry");
+/// What tells by which device a CPU's timer ticks; those of Hyper-V and Xen do not pass that program.
+const TIMER: &str = "sys/devices/system/clockevents/clockevent0/current_device";
 
 /// Slots of a count of the gauge.
 pub const GAUGE_SLOTS: usize = 32;
@@ -60,11 +64,30 @@ impl Samples {
     }
 }
 
-/// Time between two samples on one of so many CPUs, beside others and of its own; 0 where none are taken:
-/// nobody else than x86-64 has split locks, and other processors' caches were not tried.
+/// Time between two samples on one of so many CPUs, beside others and of its own; 0 where none are taken.
 pub(crate) fn between_ns(cpus: u32) -> [u64; 2] {
     let one = |per_s: u64| u64::from(cpus) * 1_000_000_000 / per_s;
-    if cfg!(target_arch = "x86_64") { [one(SAMPLES_PER_S), one(KEPT_PER_S)] } else { [0, 0] }
+    if why_not(cpus).is_none() { [one(SAMPLES_PER_S), one(KEPT_PER_S)] } else { [0, 0] }
+}
+
+/// Why nothing is gauged where so many CPUs are, if that is so: nobody else than x86-64 has split locks, and
+/// other processors' caches were not tried; and a CPU alone has no other beside which it could be slow.
+pub(crate) fn why_not(cpus: u32) -> Option<&'static str> {
+    match cpus {
+        _ if !cfg!(target_arch = "x86_64") => Some("this architecture has no split locks"),
+        0 | 1 => Some("there is one CPU, so nobody runs beside anybody"),
+        _ => None,
+    }
+}
+
+/// Why turns that last are not looked at, if so, below `root`; `loaded` if the program at a CPU's timer could be.
+pub(crate) fn why_no_tick(root: &Path, loaded: bool) -> Option<String> {
+    if !loaded {
+        return Some(format!("the kernel has no tracepoint {}", TICK.1));
+    }
+    let timer = fs::read_to_string(root.join(TIMER)).ok()?;
+    let timer = timer.trim();
+    (!timer.starts_with("lapic")).then(|| format!("CPUs are timed by {timer:?}, not by their APIC"))
 }
 
 /// Loads the program at a CPU's timer; whether the kernel has a place for one.

@@ -64,6 +64,12 @@ pub(crate) fn of(machine: &Machine, has_links: bool) -> Vec<CapabilityReport> {
             "the simulated kernel has none",
             "who locks the bus is told by counters or by experiments",
         ),
+        if_there(
+            Kind::CacheGauge,
+            machine.lock_gauge,
+            "the simulated kernel has none",
+            "who drives out what lies in the caches is told by experiments",
+        ),
         if_there(Kind::Thermal, machine.power_sensor, rdt, "no law acts on it"),
     ]);
     all

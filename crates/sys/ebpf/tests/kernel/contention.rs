@@ -366,9 +366,9 @@ fn who_wakes_in_the_midst_of_a_request_is_no_company_for_it() {
     // the next one begins; the victim never rests.
     let beside_a = (of_a(&after).cpu_ns - of_a(&before).cpu_ns) as f64;
     assert!(ran[1][0] > 5e6, "A ran for {} ns only", ran[1][0]);
-    // Where others keep it from its CPU it is late, and there when the next one begins. All of its time,
-    // and next to no sends in it, is what counting by turns gives.
-    assert!(beside_a < 0.75 * ran[1][0], "{beside_a} ns beside A, which ran for {}", ran[1][0]);
+    // Where others keep it from its CPU it is late, and there when the next one begins: then it has both, what
+    // such requests cost and their sends. All of its time, and next to no sends in it, is what counting by
+    // turns gives.
     let [cpu_ns, sends] = [0, 1].map(|i| all(&after)[i] - all(&before)[i]);
     assert!(sends > 50.0, "{sends} sends");
     let sends_a = (of_a(&after).sends - of_a(&before).sends) as f64;
@@ -378,6 +378,8 @@ fn who_wakes_in_the_midst_of_a_request_is_no_company_for_it() {
             (0.5..2.0).contains(&cost),
             "beside A a send costs {cost} times what it usually does"
         );
+    } else {
+        assert!(beside_a < 0.75 * ran[1][0], "{beside_a} ns beside A, which ran for {}", ran[1][0]);
     }
     let others = std::thread::available_parallelism().unwrap().get() as f64 - 1.0;
     about("beside everybody", cpu_ns, others * ran[0][0]);

@@ -53,6 +53,12 @@ fn kept(new: &Samples, old: &Samples) -> (u64, f64) {
     (samples, 128.0 * (eighths / 8.0).exp2())
 }
 
+/// The same of one slot between two readings.
+fn kept_of(slot: u32, now: &Gauge, before: &Gauge) -> (u64, f64) {
+    let none = Samples::default();
+    kept(&now.slots[&slot], before.slots.get(&slot).unwrap_or(&none))
+}
+
 /// Who computes leaves lines in its CPU's own caches; who runs through 64 MiB drives them out of there, which
 /// shows on any machine, whoever shares the next one.
 #[test]
@@ -66,20 +72,27 @@ fn it_is_told_who_drives_lines_out_of_the_caches() {
     let in_b = ["taskset", "-c", "1", "sh", "-c", runs];
     let _runs_through = Process::start(&mut in_groups(&[&b], &in_b));
     [&a, &b].into_iter().for_each(|group| at_work(group, 1));
-    let before = probes.read_gauge().unwrap();
-    let none = Samples::default();
-    let of =
-        |now: &Gauge, slot: &u32| kept(&now.slots[slot], before.slots.get(slot).unwrap_or(&none));
-    let after = eventually("samples", || {
-        let now = probes.read_gauge().unwrap();
-        let few = [A, B].iter().find(|slot| of(&now, slot).0 < 50);
-        few.map_or(Ok(now.clone()), |slot| Err(format!("{slot}: {:?}", of(&now, slot))))
-    });
-    let (computes, runs) = (of(&after, &A).1, of(&after, &B).1);
-    println!("after a loop {computes:.0} ns, after 64 MiB {runs:.0} ns");
-    assert!(runs > 1.3 * computes, "after a loop {computes} ns, after 64 MiB {runs}");
-    // All samples have these.
-    assert!(kept(&after.all, &before.all).0 >= 100, "{after:?}");
+    let told = |before: &Gauge| {
+        let after = eventually("samples", || {
+            let now = probes.read_gauge().unwrap();
+            let few = [A, B].into_iter().find(|slot| kept_of(*slot, &now, before).0 < 50);
+            few.map_or(Ok(now.clone()), |slot| Err(format!("few of {slot}: {now:?}")))
+        });
+        // All samples have these.
+        assert!(kept(&after.all, &before.all).0 >= 100, "{after:?}");
+        let [computes, runs] = [A, B].map(|slot| kept_of(slot, &after, before).1);
+        let what = format!("after a loop {computes:.0} ns, after 64 MiB {runs:.0} ns");
+        println!("{what}");
+        if runs > 1.3 * computes { Ok(()) } else { Err((what, after)) }
+    };
+    // Where somebody else of the host's works on the same core, it drives out what the loop leaves there.
+    let mut before = probes.read_gauge().unwrap();
+    let mut seen = Vec::new();
+    while let Err((what, after)) = told(&before) {
+        seen.push(what);
+        assert!(seen.len() < 5, "{seen:?}");
+        before = after;
+    }
 }
 
 #[test]
