@@ -97,6 +97,20 @@ pub enum Resource {
     MemoryBandwidth,
 }
 
+impl Resource {
+    /// How much it explains, of what a request's CPU time costs more: who loads memory drives out what lies
+    /// in the caches as well, and bus locks hold back reads of both. Waits for a CPU are none of that.
+    const fn explains(self) -> Option<u8> {
+        match self {
+            Self::Cpu => None,
+            Self::Memory => Some(0),
+            Self::LastLevelCache => Some(1),
+            Self::MemoryBandwidth => Some(2),
+            Self::BusLock => Some(3),
+        }
+    }
+}
+
 /// Why a victim is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -148,6 +162,17 @@ pub struct Culprit {
     /// cache were held back: it locks the bus. None where it is not accused of that.
     #[serde(default)]
     pub held_back_frac: Option<f64>,
+}
+
+impl Culprit {
+    /// Takes in a word about what it fights over with the victim: whoever says it, and in whatever order, what
+    /// explains most is told.
+    pub(super) fn fights_over(&mut self, resource: Resource) {
+        let more = self.resource.explains().zip(resource.explains());
+        if more.is_some_and(|(known, told)| told > known) {
+            self.resource = resource;
+        }
+    }
 }
 
 /// What is known of one victim.

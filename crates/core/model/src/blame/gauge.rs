@@ -61,6 +61,7 @@ mod toll;
 
 pub use kept::DrivesOut;
 pub use memory::Loads;
+pub use told::Suffering;
 pub use toll::Toll;
 
 use kept::Kept;

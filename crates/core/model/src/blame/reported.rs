@@ -1,9 +1,11 @@
 //! What a reporter adds to a finding: over what victim and culprit fight.
 //!
 //! The reporter names nobody: it runs beside all of them alike. Where somebody is named or suspected
-//! for a resource of which no more is known than that requests cost more CPU time, it says which it
-//! is, as sure as its signature is. Where the processor counts bus locks and counts hardly any, a
-//! signature of bus locks is told, and not believed.
+//! because requests cost more CPU time, it says over what, as sure as its signature is; what others say
+//! of that, as the kernel's gauge, is weighed with it ([`Culprit::fights_over`]). Where the processor
+//! counts bus locks and counts hardly any, a signature of bus locks is told, and not believed.
+//!
+//! [`Culprit::fights_over`]: super::finding::Culprit
 
 use super::finding::{Finding, Resource};
 use super::signature::{Contention, Signature};
@@ -21,7 +23,7 @@ pub fn counts_much(locks_per_s: f64) -> bool {
 /// Tells a finding what a reporter saw; `locks_per_s` are the bus locks that the processor counts,
 /// none where it does not.
 pub fn report(finding: &mut Finding, signature: &Signature, locks_per_s: Option<f64>) {
-    let harmed = finding.culprits.iter().any(|c| c.resource == Resource::Memory);
+    let harmed = finding.culprits.iter().any(|c| c.resource != Resource::Cpu);
     if signature.contention.is_none() && !harmed {
         return;
     }
@@ -32,12 +34,12 @@ pub fn report(finding: &mut Finding, signature: &Signature, locks_per_s: Option<
         return;
     }
     let Some(contention) = signature.contention else { return };
-    for culprit in finding.culprits.iter_mut().filter(|c| c.resource == Resource::Memory) {
-        culprit.resource = match contention {
+    for culprit in &mut finding.culprits {
+        culprit.fights_over(match contention {
             Contention::BusLocks => Resource::BusLock,
             Contention::LastLevelCache => Resource::LastLevelCache,
             Contention::Memory => Resource::MemoryBandwidth,
-        };
+        });
     }
 }
 
@@ -134,6 +136,25 @@ mod tests {
         let nothing = reported(Some(Resource::Memory), None, None);
         assert_eq!((&nothing.culprits, nothing.evidence.len()), (&before, 2));
         assert_eq!(reported(None, None, None).evidence.len(), 1, "nothing is to be said");
+    }
+
+    #[test]
+    fn what_explains_most_is_told_whoever_said_more_before() {
+        use Resource::{BusLock, Cpu, LastLevelCache, MemoryBandwidth};
+        let table = [
+            (LastLevelCache, Contention::BusLocks, BusLock),
+            (MemoryBandwidth, Contention::BusLocks, BusLock),
+            (LastLevelCache, Contention::Memory, MemoryBandwidth),
+            (MemoryBandwidth, Contention::LastLevelCache, MemoryBandwidth),
+            (BusLock, Contention::Memory, BusLock),
+            (Cpu, Contention::BusLocks, Cpu),
+        ];
+        for (before, contention, after) in table {
+            let told = reported(Some(before), Some(contention), None);
+            assert_eq!(told.culprits[0].resource, after, "{before:?} and {contention:?}");
+        }
+        let denied = reported(Some(LastLevelCache), Some(Contention::BusLocks), Some(3.0));
+        assert_eq!(denied.culprits[0].resource, LastLevelCache);
     }
 
     #[test]

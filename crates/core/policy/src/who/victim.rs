@@ -10,7 +10,8 @@ use elsewhere::without_idle;
 use quell_model::blame::{
     Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
     Evidence, Felt, Finding, FindingParams, Gauge, PulseParams, Pulses, Rival, Signal, Slight,
-    Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts, rivals, undecided,
+    Suffering, Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts, rivals,
+    undecided,
 };
 use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -275,8 +276,8 @@ impl Victim {
         let evidence = Evidence { work, latency, cpus, correlated, lockers, waiting };
         let mut finding = judge(&evidence, &signs, &self.params);
         self.pulses.tell(&mut finding, &self.params);
-        gauge.tell(&mut finding, &self.toll, &self.params);
-        gauge.tell_of_caches(&mut finding, &self.slight, cpus, &self.params);
+        let suffering = Suffering { toll: &self.toll, slight: &self.slight, cpus };
+        gauge.tell(&mut finding, suffering, &self.params);
         self.tell_company(&mut finding);
         self.finding = Some(finding);
     }

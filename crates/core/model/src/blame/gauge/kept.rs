@@ -11,8 +11,14 @@
 //! the same turn (`crates/sys/ebpf/bpf/kept.h`). Who computes, or has a table that fits in the CPU's own
 //! second cache, finds them there; who runs through more drives them out into the shared one; and who fills
 //! that one, too, out of it, so that they come from memory. Others hardly take part in that: what they do on
-//! other CPUs never reaches the second cache. So it is a measure of each group by itself, in the time of a
+//! other cores never reaches the second cache. So it is a measure of each group by itself, in the time of a
 //! read of memory, which the gauge's other samples tell, so that it means the same on any machine.
+//!
+//! But a core may have two threads, of which the other one works for somebody else: for another guest of the
+//! host, where the CPU is virtual. Then lines go that nobody here drove out: on one such host a loop that
+//! touches nothing lost all of them in four milliseconds, where on another it kept them. It does so whoever
+//! has this thread. So what counts is what goes in somebody's turns *more* than in the turns of those who
+//! drive out least, and it counts as far as it is sure.
 //!
 //! That is no harm yet: a service need not have use for the shared cache. It makes guilt likelier, as loads on
 //! memory do, eight times at most; and of who presses so hard and was not shown to be harmless it is said
@@ -29,15 +35,20 @@
 //! read      = the same of reads of memory at random, beside anybody
 //! gone(g)   = (line(g) / read - 0.05) / (0.5 - 0.05): what lies in the second cache takes a twentieth of a read
 //!             of memory; what was driven out takes half, since such a read looks up a page besides
-//! per ms(g) = -ln(1 - gone(g)) / how long lines were left, on average
+//! lost(g)   = -ln(1 - gone(g)) / how long lines were left, on average, in a millisecond
+//! anyhow(g) = the same of all samples of those others who lose least, a third of their samples
+//! per ms(g) = lost(g) - anyhow(g), the former with lines a standard deviation faster, the latter with such slower
+//!             ones: that is 0.5 / sqrt(samples), and 0.1 at least
 //! weight(g) = MOST_LN * (per ms - 0.05) / 0.2, within 0..MOST_LN
 //! ```
 //!
 //! # Degradation
 //! Who never has a CPU for 0.3 ms has no samples; nor has anybody where the kernel lets no program
-//! be at a CPU's timer and turns do not end. Where the host's other guests fill the shared cache, who runs
-//! through more than the second one finds nothing left in it either: then what a middling table drives out
-//! looks like more.
+//! be at a CPU's timer and turns do not end. Where nobody else has samples, or all drive out as much, nothing is
+//! told. Where a core's other thread works for others most lines go anyhow, so only much is told, and who is
+//! bound to such a CPU while the rest is on calm ones may be told for what others do. Where the host's other guests
+//! fill the shared cache, who runs through more than the second one finds nothing left in it either: then what a
+//! middling table drives out looks like more.
 //!
 //! Source: A-21, B-2, T-3; issue "Name the polluter and limit only it" (each workload's own activity).
 
@@ -54,6 +65,12 @@ const LEAST: f64 = 10.0;
 /// Of the time of a read of memory, what a line takes that is where it was, and one that was driven out.
 const STAYED_FRAC: f64 = 0.05;
 const GONE_FRAC: f64 = 0.5;
+/// What one line's mean time is uncertain by, in ln: of a sample, and of however many.
+const SAMPLE_SD: f64 = 0.5;
+const LEAST_SD: f64 = 0.1;
+/// Of others' samples, the share in which least is lost tells what is lost anyhow; and the fewest of these.
+const ANYHOW_FRAC: f64 = 1.0 / 3.0;
+const ANYHOW_LEAST: f64 = 20.0;
 /// More than this of what is gone cannot be told from all.
 const MOST_GONE: f64 = 0.97;
 /// From so much in a millisecond on it counts, and from so much on in full.
@@ -63,8 +80,11 @@ const IN_FULL_FROM: f64 = 0.25;
 /// How much of what lies in the caches somebody drives out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DrivesOut {
-    /// In a millisecond of its CPU time, as ln of what was there over what is left.
+    /// In a millisecond of its CPU time, as ln of what was there over what is left; beyond what goes
+    /// anyhow, and as far as it is sure.
     pub per_ms: f64,
+    /// What goes anyhow, likewise.
+    pub anyhow_per_ms: f64,
     /// What a line takes that was left for so long in its turns, in ns.
     pub line_ns: f64,
     /// How long lines were left, in ms.
@@ -102,17 +122,51 @@ impl Turns {
         self.left_ms = keep * self.left_ms + 1e-6 * more(old.ns, new.ns);
     }
 
-    /// What it drives out, where a read of memory takes so long; none before enough is known.
-    fn drives_out(&self, now_s: f64, read_ns: f64) -> Option<DrivesOut> {
-        let samples = self.samples * libm::exp((self.at_s - now_s) / MEMORY_S);
-        if samples < LEAST || self.left_ms <= 0.0 {
-            return None;
+    /// The same as of now, if there are enough of them.
+    fn faded(&self, now_s: f64) -> Option<Self> {
+        let keep = libm::exp((self.at_s - now_s) / MEMORY_S);
+        let enough = keep * self.samples >= LEAST && self.left_ms > 0.0;
+        enough.then(|| Self {
+            at_s: now_s,
+            samples: keep * self.samples,
+            took_ln: keep * self.took_ln,
+            left_ms: keep * self.left_ms,
+        })
+    }
+
+    fn plus(&self, more: &Self) -> Self {
+        Self {
+            at_s: self.at_s,
+            samples: self.samples + more.samples,
+            took_ln: self.took_ln + more.took_ln,
+            left_ms: self.left_ms + more.left_ms,
         }
-        let line_ns = FROM_NS * libm::exp(self.took_ln / self.samples) / LINES;
-        let gone = (line_ns / read_ns - STAYED_FRAC) / (GONE_FRAC - STAYED_FRAC);
-        let left_ms = self.left_ms / self.samples;
-        let per_ms = -libm::log(1.0 - gone.clamp(0.0, MOST_GONE)) / left_ms;
-        Some(DrivesOut { per_ms, line_ns, left_ms, read_ns, samples })
+    }
+
+    fn line_ns(&self) -> f64 {
+        FROM_NS * libm::exp(self.took_ln / self.samples) / LINES
+    }
+
+    /// What is lost in these in a millisecond, where a read of memory takes so long, and lines took so many
+    /// standard deviations more.
+    fn lost_per_ms(&self, read_ns: f64, sds: f64) -> f64 {
+        let sd_ln = (SAMPLE_SD / libm::sqrt(self.samples)).max(LEAST_SD);
+        let line = libm::exp(sds * sd_ln) * self.line_ns() / read_ns;
+        let gone = (line - STAYED_FRAC) / (GONE_FRAC - STAYED_FRAC);
+        -libm::log(1.0 - gone.clamp(0.0, MOST_GONE)) * self.samples / self.left_ms
+    }
+
+    /// What it surely drives out beyond what goes `anyhow`.
+    fn drives_out(&self, read_ns: f64, anyhow: &Self) -> DrivesOut {
+        let surely = self.lost_per_ms(read_ns, -1.0) - anyhow.lost_per_ms(read_ns, 1.0);
+        DrivesOut {
+            per_ms: surely.max(0.0),
+            anyhow_per_ms: anyhow.lost_per_ms(read_ns, 0.0),
+            line_ns: self.line_ns(),
+            left_ms: self.left_ms / self.samples,
+            read_ns,
+            samples: self.samples,
+        }
     }
 }
 
@@ -122,6 +176,8 @@ pub(super) struct Kept {
     /// Seconds since the first reading.
     now_s: f64,
     of: BTreeMap<Tenant, Turns>,
+    /// Of those who are nobody here.
+    others: Turns,
 }
 
 impl Kept {
@@ -146,6 +202,9 @@ impl Kept {
             }
             self.of.entry(tenant.clone()).or_default().add(self.now_s, known, after.kept);
         }
+        if new.others.kept.samples != old.others.kept.samples {
+            self.others.add(self.now_s, old.others.kept, new.others.kept);
+        }
     }
 
     /// What those drive out who drive out so much that it counts, where four reads of memory take so long, in ln
@@ -155,12 +214,42 @@ impl Kept {
         // Below this nothing was driven out: asked of everybody in each sample, so without powers of each.
         let stayed_ln = reads_ln + libm::log(STAYED_FRAC * LINES / READS);
         let more = |own: &Turns| own.took_ln > own.samples * stayed_ln;
-        let one = |(tenant, own): (&Tenant, &Turns)| {
-            let drives = own.drives_out(self.now_s, read_ns)?;
+        if !self.of.values().any(more) {
+            return BTreeMap::new();
+        }
+        let all = self.by_loss(read_ns);
+        let one = |(tenant, own): &(Option<&Tenant>, Turns)| {
+            let tenant = tenant.filter(|_| more(own))?;
+            let drives = own.drives_out(read_ns, &anyhow(&all, tenant)?);
             (drives.per_ms > COUNTS_FROM).then(|| (tenant.clone(), drives))
         };
-        self.of.iter().filter(|(_, own)| more(own)).filter_map(one).collect()
+        all.iter().filter_map(one).collect()
     }
+
+    /// All turns of which enough is known and whose they are, those first in which least is lost.
+    fn by_loss(&self, read_ns: f64) -> Vec<(Option<&Tenant>, Turns)> {
+        let tenants = self.of.iter().map(|(tenant, own)| (Some(tenant), own));
+        let all = tenants.chain([(None, &self.others)]);
+        let faded = all.filter_map(|(whose, turns)| Some((whose, turns.faded(self.now_s)?)));
+        let mut by_loss: Vec<_> = faded.map(|own| (own.1.lost_per_ms(read_ns, 0.0), own)).collect();
+        by_loss.sort_by(|a, b| a.0.total_cmp(&b.0));
+        by_loss.into_iter().map(|(_, own)| own).collect()
+    }
+}
+
+/// Turns of others than `suspect`, of those in which least is lost; none where these are few.
+fn anyhow(by_loss: &[(Option<&Tenant>, Turns)], suspect: &Tenant) -> Option<Turns> {
+    let others = by_loss.iter().filter(|(whose, _)| *whose != Some(suspect)).map(|(_, own)| own);
+    let all: f64 = others.clone().map(|own| own.samples).sum();
+    let wanted = (ANYHOW_FRAC * all).max(ANYHOW_LEAST);
+    let mut least = Turns::default();
+    for own in others {
+        if least.samples >= wanted {
+            break;
+        }
+        least = least.plus(own);
+    }
+    (least.samples >= ANYHOW_LEAST).then_some(least)
 }
 
 #[cfg(test)]
@@ -168,20 +257,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As measured on an EPYC host: reads of memory of 480 ns, so many samples in which a line that was left
-    /// for so long takes this.
-    fn driven_out(samples: u64, line_ns: f64, left_us: u64) -> Option<DrivesOut> {
+    const READ_NS: f64 = 480.0;
+
+    /// As many samples in which a line that was left for so long takes this.
+    fn samples_of(samples: u64, line_ns: f64, left_us: u64) -> GaugeCounts {
         let took = libm::round(8.0 * libm::log2(16.0 * line_ns / 128.0)) as u64;
-        let ns = 1000 * samples * left_us;
-        let kept = KeptCounts { samples, took: samples * took, ns };
-        let of = GaugeCounts { kept, ..GaugeCounts::default() };
-        let new = GaugeReading { beside: [("a".into(), of)].into(), ..GaugeReading::default() };
+        let kept = KeptCounts { samples, took: samples * took, ns: 1000 * samples * left_us };
+        GaugeCounts { kept, ..GaugeCounts::default() }
+    }
+
+    fn learnt(of: &[(&str, GaugeCounts)]) -> Kept {
+        let beside = of.iter().map(|(name, counts)| ((*name).into(), counts.clone())).collect();
         let mut kept = Kept::default();
-        kept.learn(1.0, &GaugeReading::default(), &new);
-        let counts = kept.driving_out(libm::log(4.0 * 480.0 / 128.0)).contains_key(&"a".into());
-        let told = kept.of[&"a".into()].drives_out(1.0, 480.0);
-        assert_eq!(counts, told.is_some_and(|told| told.weight_ln() > 0.0));
-        told
+        kept.learn(1.0, &GaugeReading::default(), &GaugeReading { beside, ..Default::default() });
+        kept
+    }
+
+    fn told(of: &[(&str, GaugeCounts)]) -> BTreeMap<Tenant, DrivesOut> {
+        learnt(of).driving_out(libm::log(4.0 * READ_NS / 128.0))
+    }
+
+    /// As measured on an EPYC host, beside one that computes.
+    fn driven_out(count: u64, line_ns: f64, left_us: u64) -> Option<DrivesOut> {
+        let of = [("a", samples_of(count, line_ns, left_us)), ("b", samples_of(200, 19.1, 4000))];
+        told(&of).remove(&"a".into())
     }
 
     #[test]
@@ -189,19 +288,45 @@ mod tests {
         let cases = [
             ("a loop", 19.1, 4000, 0.0..0.01),
             ("l2-capacity", 49.7, 4000, 0.0..0.05),
-            ("gzip", 57.6, 4000, 0.02..0.06),
-            ("md5sum", 82.6, 4000, 0.06..0.1),
+            ("gzip", 57.6, 4000, 0.0..0.06),
+            ("md5sum", 82.6, 4000, 0.05..0.1),
             ("xz", 125.0, 4000, 0.12..0.2),
-            ("stress-ng --stream", 175.0, 4000, 0.25..0.4),
-            ("llc-capacity", 215.0, 4000, 0.4..0.7),
-            ("memory-bandwidth", 269.0, 4000, 0.7..0.9),
-            ("llc-capacity in short turns", 93.7, 800, 0.4..0.7),
+            ("stress-ng --stream", 175.0, 4000, 0.2..0.4),
+            ("llc-capacity", 215.0, 4000, 0.3..0.7),
+            ("memory-bandwidth", 269.0, 4000, 0.25..0.9),
+            ("llc-capacity in short turns", 93.7, 800, 0.3..0.7),
         ];
         for (name, line_ns, left_us, share) in cases {
-            let told = driven_out(200, line_ns, left_us).unwrap();
-            assert!(share.contains(&told.per_ms), "{name}: {told:?}");
-            assert_eq!(told.weight_ln() > 0.0, told.per_ms > COUNTS_FROM, "{name}");
+            let per_ms = driven_out(200, line_ns, left_us).map_or(0.0, |told| told.per_ms);
+            assert!(share.contains(&per_ms), "{name}: {per_ms}");
         }
+    }
+
+    /// As on a host that gives the other thread of the core to somebody else: what a loop of nothing leaves
+    /// there is gone in some milliseconds.
+    #[test]
+    fn what_goes_whoever_has_the_cpu_is_put_down_to_nobody() {
+        let of = |line_ns| samples_of(200, line_ns, 4000);
+        let all = [("loop", of(120.0)), ("gzip", of(130.0)), ("sh", of(110.0)), ("xz", of(125.0))];
+        assert_eq!(told(&all), BTreeMap::new());
+        // Who drives out much all the same is told, for what comes on top of that.
+        let mut more = all.to_vec();
+        more.push(("fills", of(215.0)));
+        let told = told(&more);
+        let [(who, drives)] = &told.iter().collect::<Vec<_>>()[..] else { panic!("{told:?}") };
+        assert_eq!(who.as_str(), "fills");
+        assert!(drives.per_ms < 0.35 && drives.anyhow_per_ms > 0.1, "{drives:?}");
+    }
+
+    #[test]
+    fn without_others_nothing_is_told_to_compare_with() {
+        let fills = samples_of(200, 215.0, 4000);
+        assert_eq!(told(&[("a", fills.clone())]), BTreeMap::new());
+        assert_eq!(
+            told(&[("a", fills.clone()), ("b", samples_of(19, 19.1, 4000))]),
+            BTreeMap::new()
+        );
+        assert_eq!(told(&[("a", fills), ("b", samples_of(20, 19.1, 4000))]).len(), 1);
     }
 
     #[test]
@@ -209,7 +334,9 @@ mod tests {
         let counts = |samples: u64, took: u64| {
             let kept = KeptCounts { samples, took, ns: 4_000_000 * samples };
             let of = GaugeCounts { kept, ..GaugeCounts::default() };
-            GaugeReading { beside: [("a".into(), of)].into(), ..GaugeReading::default() }
+            // Others compute all the time.
+            let others = samples_of(40 * samples, 19.1, 4000);
+            GaugeReading { beside: [("a".into(), of)].into(), others, ..GaugeReading::default() }
         };
         let reads_ln = libm::log(4.0 * 480.0 / 128.0);
         let (none, first, then) =
@@ -236,9 +363,10 @@ mod tests {
         fn shares_and_weights_are_bounded(
             samples in 10u64..1000, line_ns in 8.0f64..2000.0, left_us in 300u64..12_000
         ) {
-            let told = driven_out(samples, line_ns, left_us).unwrap();
-            prop_assert!(told.per_ms.is_finite() && told.per_ms >= 0.0);
-            prop_assert!((0.0..=MOST_LN).contains(&told.weight_ln()));
+            if let Some(told) = driven_out(samples, line_ns, left_us) {
+                prop_assert!(told.per_ms.is_finite() && told.per_ms > COUNTS_FROM);
+                prop_assert!((0.0..=MOST_LN).contains(&told.weight_ln()));
+            }
         }
     }
 }

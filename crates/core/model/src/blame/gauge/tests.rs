@@ -63,6 +63,11 @@ impl World {
         let lockers = self.gauge.lockers();
         lockers.iter().map(|l| (l.workload.to_string(), l.alone)).collect()
     }
+
+    fn tell(&self, finding: &mut Finding, toll: &Toll, slight: &Slight) {
+        let of = Suffering { toll, slight, cpus: &self.cpus };
+        self.gauge.tell(finding, of, &FindingParams::default());
+    }
 }
 
 fn finding() -> Finding {
@@ -126,7 +131,7 @@ fn two_in_step_cannot_be_told_apart_and_two_by_turns_can() {
     world.window(&[("a", SLOW, 60)]);
     assert_eq!(world.told(), [("a".into(), false), ("b".into(), false)]);
     let mut toned = finding();
-    world.gauge.tell(&mut toned, &toll(10.0, 4), &FindingParams::default());
+    world.tell(&mut toned, &toll(10.0, 4), &Slight::default());
     assert!(toned.culprits.iter().all(|c| c.status == Standing::Suspected), "{toned:?}");
     // Somebody whom nobody follows is a rival as well.
     let mut world = World::new(&["a"]);
@@ -153,10 +158,9 @@ fn who_locks_while_the_victim_suffers_is_named() {
     world.quiet(&["nobody"]);
     world.window(&[("locker", SLOW, 50)]);
     world.window(&[("locker", SLOW, 50)]);
-    let params = FindingParams::default();
     let said = |toll: &Toll| {
         let mut finding = finding();
-        world.gauge.tell(&mut finding, toll, &params);
+        world.tell(&mut finding, toll, &Slight::default());
         finding
     };
     let named = said(&toll(8.0, 2));
@@ -192,7 +196,7 @@ fn who_was_named_by_looks_for_more_stays_so_and_the_resource_is_known() {
         elsewhere_frac: 0.0,
         held_back_frac: None,
     });
-    world.gauge.tell(&mut finding, &toll(5.0, 3), &FindingParams::default());
+    world.tell(&mut finding, &toll(5.0, 3), &Slight::default());
     let [culprit] = &finding.culprits[..] else { panic!("{finding:?}") };
     assert_eq!((culprit.experiments, culprit.resource), (4, Resource::BusLock));
     assert!(culprit.held_back_frac.is_some());
@@ -281,9 +285,8 @@ fn who_presses_on_the_caches_is_suspected_of_a_little_harm_and_guilt_is_likelier
     assert_eq!(weights.keys().map(Tenant::as_str).collect::<Vec<_>>(), ["presses"]);
     let mut slight = Slight::default();
     slight.keep(&["computes".into(), "presses".into()]);
-    let params = FindingParams::default();
     let mut finding = finding();
-    world.gauge.tell_of_caches(&mut finding, &slight, &world.cpus, &params);
+    world.tell(&mut finding, &Toll::default(), &slight);
     let [suspect] = &finding.culprits[..] else { panic!("{finding:?}") };
     assert_eq!((suspect.workload.as_str(), suspect.status), ("presses", Standing::Suspected));
     assert_eq!((suspect.resource, finding.cause), (Resource::LastLevelCache, Cause::Neighbour));
@@ -295,9 +298,22 @@ fn who_presses_on_the_caches_is_suspected_of_a_little_harm_and_guilt_is_likelier
     let accused =
         Culprit { resource: Resource::Memory, status: Standing::Named, ..suspect.clone() };
     finding.culprits = vec![accused];
-    world.gauge.tell_of_caches(&mut finding, &slight, &world.cpus, &params);
+    world.tell(&mut finding, &Toll::default(), &slight);
     let [named] = &finding.culprits[..] else { panic!("{finding:?}") };
     assert_eq!((named.resource, named.status), (Resource::LastLevelCache, Standing::Named));
+    // And over memory, in whatever order it is said, if it loads that as well.
+    let mut world = world;
+    let of = world.reading.beside.get_mut(&"presses".into()).unwrap();
+    (of.memory, of.memory_squares) = (200 * 41, 200 * 41 * 41);
+    world.reading.all.memory += of.memory;
+    world.reading.all.memory_squares += of.memory_squares;
+    world.window(&[("presses", USUAL, 200)]);
+    for culprits in [vec![], vec![named.clone()]] {
+        let mut finding = Finding { culprits, ..finding.clone() };
+        world.tell(&mut finding, &Toll::default(), &slight);
+        let [culprit] = &finding.culprits[..] else { panic!("{finding:?}") };
+        assert_eq!(culprit.resource, Resource::MemoryBandwidth, "{finding:?}");
+    }
     // Begun anew nothing is known.
     let mut gauge = world.gauge.clone();
     gauge.forget(&"presses".into());

@@ -11,10 +11,29 @@ use std::collections::BTreeMap;
 /// Who drives out so much in a millisecond is suspected, unless looks say that it does no harm.
 const PRESSES_FROM: f64 = 0.1;
 
+/// What is known of a victim besides its finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Suffering<'a> {
+    /// What it suffers while accesses are held back.
+    pub toll: &'a Toll,
+    /// What looks say of little harm.
+    pub slight: &'a Slight,
+    /// CPUs that each of those uses who are there.
+    pub cpus: &'a BTreeMap<Tenant, f64>,
+}
+
 impl Gauge {
-    /// Adds those who lock the bus to a finding about a victim that suffers so from it. Who is named there
-    /// for more is named for bus locks now.
-    pub fn tell(&self, finding: &mut Finding, toll: &Toll, params: &FindingParams) {
+    /// Adds to a finding who locks the bus while this victim suffers from it, and, as suspects, who drives out
+    /// what lies in the caches and may do a little harm; and says over what those fight who are accused.
+    pub fn tell(&self, finding: &mut Finding, of: Suffering<'_>, params: &FindingParams) {
+        self.tell_of_locks(finding, of.toll, params);
+        self.tell_of_caches(finding, of.slight, of.cpus, params);
+        self.tell_of_memory(finding);
+        rank(&mut finding.culprits);
+    }
+
+    /// Who is named there for more is named for bus locks now.
+    fn tell_of_locks(&self, finding: &mut Finding, toll: &Toll, params: &FindingParams) {
         for locker in self.lockers() {
             let suffers = toll.suffers(params.least_ln);
             finding.evidence.push(in_words(&locker, suffers));
@@ -38,13 +57,9 @@ impl Gauge {
             };
             add(finding, told);
         }
-        self.tell_of_memory(finding);
-        rank(&mut finding.culprits);
     }
 
-    /// Adds those who drive out what lies in the caches, and may do a little harm, as suspects; and says what
-    /// is fought over with those who are accused already.
-    pub fn tell_of_caches(
+    fn tell_of_caches(
         &self,
         finding: &mut Finding,
         slight: &Slight,
@@ -54,9 +69,7 @@ impl Gauge {
         let pressing = self.driving_out.iter().filter(|(_, drives)| drives.per_ms >= PRESSES_FROM);
         for (tenant, drives) in pressing {
             if let Some(known) = finding.culprits.iter_mut().find(|c| c.workload == *tenant) {
-                if known.resource == Resource::Memory {
-                    known.resource = Resource::LastLevelCache;
-                }
+                known.fights_over(Resource::LastLevelCache);
                 finding.evidence.push(of_caches(tenant, *drives));
                 continue;
             }
@@ -68,7 +81,6 @@ impl Gauge {
             finding.evidence.push(of_caches(tenant, *drives));
             add(finding, suspect(tenant, likely, used));
         }
-        rank(&mut finding.culprits);
     }
 
     /// Says of those who are accused that they load memory: that is what they fight over then.
@@ -76,9 +88,7 @@ impl Gauge {
         for culprit in &mut finding.culprits {
             let loads = self.memory.loads(&culprit.workload).filter(|loads| loads.is_sure());
             let Some(loads) = loads else { continue };
-            if culprit.resource == Resource::Memory {
-                culprit.resource = Resource::MemoryBandwidth;
-            }
+            culprit.fights_over(Resource::MemoryBandwidth);
             finding.evidence.push(format!(
                 "while {} had another CPU, a read of memory took {:.2} times as long as beside others \
                  ({:.0} samples; give or take {:.0} %)",
@@ -119,12 +129,14 @@ fn suspect(tenant: &Tenant, likely: Likely, cpus: f64) -> Culprit {
 }
 
 fn of_caches(tenant: &Tenant, drives: DrivesOut) -> String {
-    let DrivesOut { per_ms, line_ns, left_ms, read_ns, samples } = drives;
+    let DrivesOut { per_ms, anyhow_per_ms, line_ns, left_ms, read_ns, samples } = drives;
+    let percent = |per_ms: f64| 100.0 * (1.0 - libm::exp(-per_ms));
     format!(
-        "{tenant} drives out {:.0} % of what lies in the caches in a millisecond: {left_ms:.1} ms after it got a \
-         CPU a line that had been read there took {line_ns:.0} ns ({samples:.0} samples), where a read of memory \
-         takes {read_ns:.0}",
-        100.0 * (1.0 - libm::exp(-per_ms)),
+        "{tenant} surely drives out {:.0} % of what lies in the caches in a millisecond: {left_ms:.1} ms after it \
+         got a CPU a line that had been read there took {line_ns:.0} ns ({samples:.0} samples), where a read of \
+         memory takes {read_ns:.0}; while those have one who drive out least, {:.0} % go",
+        percent(per_ms),
+        percent(anyhow_per_ms),
     )
 }
 
@@ -146,7 +158,7 @@ fn add(finding: &mut Finding, told: Culprit) {
         && before.harm_ln_per_cpu >= told.harm_ln_per_cpu
         || named(before) && !named(&told)
     {
-        before.resource = Resource::BusLock;
+        before.fights_over(told.resource);
         before.held_back_frac = told.held_back_frac;
     } else {
         *before = told;
