@@ -184,6 +184,16 @@ impl Options {
         }
     }
 
+    /// The machine, with last-level caches of the size that these options tell, where they do.
+    #[must_use]
+    pub fn machine(&self, topology: &Topology) -> Topology {
+        let mut told = topology.clone();
+        if let Some(bytes) = self.llc_bytes {
+            told.llc.iter_mut().for_each(|llc| llc.size_bytes = bytes);
+        }
+        told
+    }
+
     /// Checks every range, and the CPUs against the machine and this process's mask.
     pub fn check(&self, topology: &Topology) -> Result<(), PressureError> {
         let ranges = [
@@ -303,6 +313,21 @@ mod tests {
         );
         assert!(refused(|o| o.cpus = CpuSet::of(60_000)).contains("60000"));
         assert!("doze".parse::<Idle>().is_err());
+    }
+
+    #[test]
+    fn caches_are_as_large_as_one_is_told() {
+        let llc = quell_types::LlcDomain {
+            id: 0,
+            cpus: CpuSet::of(0),
+            size_bytes: 32 << 20,
+            ways: Some(16),
+        };
+        let topology = Topology { llc: vec![llc], ..Topology::default() };
+        let mut options = Options::new(Resource::LlcCapacity);
+        assert_eq!(options.machine(&topology), topology);
+        options.llc_bytes = Some(4 << 20);
+        assert_eq!(options.machine(&topology).llc[0].size_bytes, 4 << 20);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use quell_pressure::{Options, Resource, Stop};
 use quell_profiler::predict::{CheckOptions, check, programs};
-use quell_profiler::{Effort, ProfileError, ProfileOptions, Seats, at_desk};
+use quell_profiler::{Effort, ProfileError, ProfileOptions, SHARED_BY_CPUS, Seats, at_desk};
 use quell_topology::Machine;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), ProfileError> {
     let cpus = seats.pressure.clone();
     let window = Duration::from_millis(40);
     let profile = ProfileOptions {
-        only: vec![Resource::LlcCapacity, Resource::LlcBandwidth, Resource::MemoryBandwidth],
+        only: SHARED_BY_CPUS.to_vec(),
         quick: false,
         threshold: 0.95,
         effort: Some(Effort {

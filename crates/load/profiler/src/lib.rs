@@ -46,8 +46,8 @@ pub use desk::{Seats, at_desk};
 pub use error::ProfileError;
 pub use machine::Machine;
 pub use profile::{
-    Animal, Class, CurvePoint, PROFILE_SCHEMA, Profile, ProfileOptions, QUICK, ToleratedAt,
-    Witness, Workload, profile, scope, yardstick,
+    Animal, Class, CurvePoint, PROFILE_SCHEMA, Profile, ProfileOptions, QUICK, SHARED_BY_CPUS,
+    ToleratedAt, Witness, Workload, profile, scope, yardstick,
 };
 pub use search::{LEAST, MOST, Search, Verdict, verdict};
 pub use stats::Estimate;

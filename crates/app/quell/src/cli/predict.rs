@@ -3,12 +3,11 @@
 use super::kept::{self, Place};
 use super::{files, measure};
 use anyhow::Context as _;
-use quell_pressure::Resource;
 use quell_profiler::predict::{
     CheckOptions, Form, Model, Pair, PredictReport, Prediction, check, form, predict, programs,
     rounds_in_a_pass,
 };
-use quell_profiler::{Effort, Profile, ProfileOptions, Watched, at_desk};
+use quell_profiler::{Effort, Profile, ProfileOptions, SHARED_BY_CPUS, Watched, at_desk};
 use quell_view::{Cell, Table};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -85,9 +84,6 @@ struct Predicted {
 const WINDOW: Duration = Duration::from_millis(40);
 /// How long all passes together profile a program on one resource at most.
 const PROFILING: Duration = Duration::from_secs(9);
-/// What two CPUs share: the bubbles.
-const BUBBLES: [Resource; 3] =
-    [Resource::LlcCapacity, Resource::LlcBandwidth, Resource::MemoryBandwidth];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.check {
@@ -151,8 +147,11 @@ fn checked(args: &Args, list: &PathBuf) -> anyhow::Result<()> {
     let (stop, topology) = measure::begin()?;
     let seats = args.measure.seats()?;
     let cpus = seats.pressure.clone();
-    let only =
-        if args.measure.only.is_empty() { BUBBLES.to_vec() } else { args.measure.only.clone() };
+    let only = if args.measure.only.is_empty() {
+        SHARED_BY_CPUS.to_vec()
+    } else {
+        args.measure.only.clone()
+    };
     let profile = ProfileOptions {
         only,
         quick: false,

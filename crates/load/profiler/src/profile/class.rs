@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 const DEVIL_CAUSES: f64 = 10.0;
 /// U-8: who loses more than this beside a devil is a rabbit, in percent.
 const RABBIT_LOSES: f64 = 15.0;
-/// The resources that stand for a devil beside a workload.
-pub(super) const DEVILISH: [Resource; 3] =
+/// What CPUs share that have no thread of one core in common: who presses on these is a devil, and they are the
+/// bubbles of a prediction.
+pub const SHARED_BY_CPUS: [Resource; 3] =
     [Resource::LlcCapacity, Resource::LlcBandwidth, Resource::MemoryBandwidth];
 
 /// Xie and Loh's animals, without the turtle.
@@ -51,7 +52,7 @@ impl Class {
     /// From the losses suffered and caused in percent, by resource.
     #[must_use]
     pub fn of(worst: &BTreeMap<Resource, (f64, Option<f64>)>, topology: &Topology) -> Class {
-        let here = || DEVILISH.iter().filter_map(|resource| worst.get(resource));
+        let here = || SHARED_BY_CPUS.iter().filter_map(|resource| worst.get(resource));
         let loses_percent = here().map(|(loses, _)| *loses).reduce(f64::max);
         let causes_percent = here().filter_map(|(_, causes)| *causes).reduce(f64::max);
         let mut class = Class { loses_percent, causes_percent, ..Class::default() };

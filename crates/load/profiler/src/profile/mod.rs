@@ -6,7 +6,7 @@ mod scope;
 mod witness;
 mod yardstick;
 
-pub use class::{Animal, Class};
+pub use class::{Animal, Class, SHARED_BY_CPUS};
 pub use report::{CurvePoint, PROFILE_SCHEMA, Profile, ToleratedAt, Workload};
 pub use scope::{QUICK, scope};
 pub use witness::Witness;

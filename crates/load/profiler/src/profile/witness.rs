@@ -5,7 +5,7 @@
 //! its rest. They count by their own CPU time, so what the measurement takes of that CPU is not the
 //! workload's doing.
 
-use super::class::DEVILISH;
+use super::class::SHARED_BY_CPUS;
 use super::yardstick::{EFFORT, LEVELS, until_apart};
 use super::{CurvePoint, Profile, ProfileOptions, kernel, points};
 use crate::canary::Watch;
@@ -84,8 +84,9 @@ impl Profile {
         watch: &mut Watch,
         stop: &Stop,
     ) -> Result<(), ProfileError> {
+        let topology = &options.pressure.machine(topology);
         let pressed: Vec<Resource> =
-            DEVILISH.into_iter().filter(|r| self.curves.contains_key(r)).collect();
+            SHARED_BY_CPUS.into_iter().filter(|r| self.curves.contains_key(r)).collect();
         if pressed.is_empty() || options.seats.same_core || !subject.can_rest() {
             return Ok(());
         }
