@@ -228,13 +228,18 @@ mod tests {
     #[test]
     fn a_full_kernel_leaves_nothing_of_a_first_level_cache() {
         let mut probe = in_place(Resource::L1Data).unwrap();
-        let mut median = |intensity: Intensity| {
-            let mut seen: Vec<f64> =
-                (0..101).map(|_| probe.look(intensity).unwrap().access_ns).collect();
+        // By turns, and the fastest ones: others on the same core's other thread empty that cache as well.
+        let mut seen = [Vec::new(), Vec::new()];
+        for _ in 0..501 {
+            for (seen, intensity) in seen.iter_mut().zip([Intensity::ZERO, Intensity::FULL]) {
+                seen.push(probe.look(intensity).unwrap().access_ns);
+            }
+        }
+        let [none, all] = seen.map(|mut seen| {
             seen.sort_by(f64::total_cmp);
-            seen[50]
-        };
-        let (none, all) = (median(Intensity::ZERO), median(Intensity::FULL));
+            seen[10]
+        });
+        println!("{none} ns and {all} ns");
         assert!(all > 1.2 * none, "{none} ns and {all} ns");
     }
 }

@@ -83,14 +83,18 @@ fn it_is_told_who_drives_lines_out_of_the_caches() {
         let [computes, runs] = [A, B].map(|slot| kept_of(slot, &after, before).1);
         let what = format!("after a loop {computes:.0} ns, after 64 MiB {runs:.0} ns");
         println!("{what}");
-        if runs > 1.3 * computes { Ok(()) } else { Err((what, after)) }
+        (runs > 1.3 * computes, what, after)
     };
     // Where somebody else of the host's works on the same core, it drives out what the loop leaves there.
     let mut before = probes.read_gauge().unwrap();
     let mut seen = Vec::new();
-    while let Err((what, after)) = told(&before) {
+    loop {
+        let (drives_out, what, after) = told(&before);
+        if drives_out {
+            break;
+        }
         seen.push(what);
-        assert!(seen.len() < 5, "{seen:?}");
+        assert!(seen.len() < 8, "{seen:?}");
         before = after;
     }
 }
