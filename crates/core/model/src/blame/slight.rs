@@ -1,4 +1,4 @@
-//! Whether somebody who presses on the caches does a little harm.
+//! Whether somebody who presses on the caches, or on memory, does a little harm.
 //!
 //! # Problem
 //! [`Guilt`](super::Guilt) asks who does harm that is worth a limit, and expects of the guilty that a CPU of
@@ -7,8 +7,8 @@
 //! fills the caches beside a service that lives in them was not even suspected.
 //!
 //! # Idea
-//! Of who was measured to drive out what others left in the caches ([`DrivesOut`](super::DrivesOut)) it is
-//! assumed that a CPU of it makes a request a third dearer, give or take as much; the same looks say how much. That is no
+//! Of who was measured to drive out what others left in the caches ([`DrivesOut`](super::DrivesOut)), or to make
+//! reads of memory longer ([`Loads`](super::Loads)), it is assumed that a CPU of it makes a request a third dearer, give or take as much; the same looks say how much. That is no
 //! accusation: it is told as a suspicion, with what is known of the harm, as long as more harm than counts is
 //! likelier than less; and taken back once it is not. Nobody is named or limited for it.
 //!

@@ -126,7 +126,7 @@ impl Turns {
     fn faded(&self, now_s: f64) -> Option<Self> {
         let keep = libm::exp((self.at_s - now_s) / MEMORY_S);
         let enough = keep * self.samples >= LEAST && self.left_ms > 0.0;
-        enough.then(|| Self {
+        enough.then_some(Self {
             at_s: now_s,
             samples: keep * self.samples,
             took_ln: keep * self.took_ln,

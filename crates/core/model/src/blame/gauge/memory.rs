@@ -11,9 +11,10 @@
 //! samples tell who makes it a fiftieth longer. That is no harm yet: a service need not have use for memory.
 //! So it is others' word about a suspect, as a trap is ([`Traps`](super::super::Traps)): guilt is more likely
 //! by as much as the difference is more likely of somebody who loads memory than of chance, eight times at
-//! most, which is too little to suspect anybody for. It says whom to hold first, and makes looks that nearly
-//! suffice suffice. Unlike a trap it was measured, and is no older than its samples, so suspicion may rest on
-//! it together with looks. And it tells over what culprit and victim fight.
+//! most. It says whom to hold first, and makes looks that nearly suffice suffice. Unlike a trap it was measured,
+//! and is no older than its samples, so suspicion may rest on it together with looks: of who surely loads memory it
+//! is said that it may do a little harm, as long as looks do not speak against it
+//! ([`Slight`](super::super::Slight)). And it tells over what culprit and victim fight.
 //!
 //! # Units
 //! ln of the time of a read.
@@ -118,6 +119,12 @@ impl Memory {
         let variance = beside.variance_of_mean() + rest.variance_of_mean() + OTHER_SD * OTHER_SD;
         let more_ln = beside.mean() - rest.mean();
         Some(Loads { more_ln, sd: libm::sqrt(variance), samples: beside.count })
+    }
+
+    /// Those who surely load memory.
+    pub(super) fn surely_load(&self) -> impl Iterator<Item = &Tenant> {
+        let sure = |tenant: &&Tenant| self.loads(tenant).is_some_and(Loads::is_sure);
+        self.beside.keys().filter(sure)
     }
 
     /// ln of how many times as likely that makes the guilt of each, where it makes it so.

@@ -314,6 +314,15 @@ fn who_presses_on_the_caches_is_suspected_of_a_little_harm_and_guilt_is_likelier
         let [culprit] = &finding.culprits[..] else { panic!("{finding:?}") };
         assert_eq!(culprit.resource, Resource::MemoryBandwidth, "{finding:?}");
     }
+    // Who loads memory and leaves the caches alone, as far as can be told, is suspected of that alone.
+    world.gauge.driving_out.clear();
+    let mut loads = Finding { culprits: vec![], ..finding.clone() };
+    world.tell(&mut loads, &Toll::default(), &slight);
+    let [culprit] = &loads.culprits[..] else { panic!("{loads:?}") };
+    assert_eq!(
+        (culprit.resource, culprit.status),
+        (Resource::MemoryBandwidth, Standing::Suspected)
+    );
     // Begun anew nothing is known.
     let mut gauge = world.gauge.clone();
     gauge.forget(&"presses".into());

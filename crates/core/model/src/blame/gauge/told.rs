@@ -1,4 +1,7 @@
 //! What is said of those who lock the bus, load memory or fill the caches.
+//!
+//! To press on caches or memory is no harm: a service need not have use for them. So who does is suspected as
+//! far as looks leave it likely that it does a little ([`Slight`]), and neither named nor limited.
 
 use super::{DrivesOut, Gauge, Locker, Toll};
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
@@ -24,7 +27,8 @@ pub struct Suffering<'a> {
 
 impl Gauge {
     /// Adds to a finding who locks the bus while this victim suffers from it, and, as suspects, who drives out
-    /// what lies in the caches and may do a little harm; and says over what those fight who are accused.
+    /// what lies in the caches, or loads memory, and may do a little harm; and says over what those fight who are
+    /// accused.
     pub fn tell(&self, finding: &mut Finding, of: Suffering<'_>, params: &FindingParams) {
         self.tell_of_locks(finding, of.toll, params);
         self.tell_of_caches(finding, of.slight, of.cpus, params);
@@ -59,6 +63,8 @@ impl Gauge {
         }
     }
 
+    /// Says of those who are accused that they drive out what lies in the caches; and suspects those who do, or
+    /// surely load memory, if they may do a little harm.
     fn tell_of_caches(
         &self,
         finding: &mut Finding,
@@ -73,13 +79,17 @@ impl Gauge {
                 finding.evidence.push(of_caches(tenant, *drives));
                 continue;
             }
-            let used = cpus.get(tenant).copied().unwrap_or(0.0);
-            let likely = slight.likely(tenant, used, params.least_ln);
-            let Some(likely) = likely.filter(|l| l.confidence >= params.suspected_frac) else {
-                continue;
-            };
-            finding.evidence.push(of_caches(tenant, *drives));
-            add(finding, suspect(tenant, likely, used));
+            if let Some(told) = suspect(tenant, slight, cpus, params) {
+                finding.evidence.push(of_caches(tenant, *drives));
+                add(finding, Culprit { resource: Resource::LastLevelCache, ..told });
+            }
+        }
+        for tenant in self.memory.surely_load() {
+            if finding.culprits.iter().all(|c| c.workload != *tenant)
+                && let Some(told) = suspect(tenant, slight, cpus, params)
+            {
+                add(finding, told);
+            }
         }
     }
 
@@ -110,22 +120,30 @@ impl Gauge {
     }
 }
 
-/// Somebody who may do a little harm by what it drives out; how much is not known before a look says it.
-fn suspect(tenant: &Tenant, likely: Likely, cpus: f64) -> Culprit {
-    let effect_ln = if likely.looks > 0 { likely.effect_ln } else { 0.0 };
-    Culprit {
+/// Somebody who presses on caches or memory, if it may do a little harm; how much is not known before a look
+/// says it.
+fn suspect(
+    tenant: &Tenant,
+    slight: &Slight,
+    cpus: &BTreeMap<Tenant, f64>,
+    params: &FindingParams,
+) -> Option<Culprit> {
+    let used = cpus.get(tenant).copied()?;
+    let Likely { effect_ln, confidence, looks } = slight.likely(tenant, used, params.least_ln)?;
+    let effect_ln = if looks > 0 { effect_ln } else { 0.0 };
+    (confidence >= params.suspected_frac).then(|| Culprit {
         workload: tenant.clone(),
-        confidence: likely.confidence,
+        confidence,
         status: Standing::Suspected,
-        resource: Resource::LastLevelCache,
+        resource: Resource::Memory,
         slowdown: libm::exp(effect_ln).max(1.0),
         share_frac: 0.0,
-        harm_ln_per_cpu: effect_ln / cpus,
-        experiments: likely.looks,
+        harm_ln_per_cpu: effect_ln / used,
+        experiments: looks,
         stood_frac: None,
         elsewhere_frac: 0.0,
         held_back_frac: None,
-    }
+    })
 }
 
 fn of_caches(tenant: &Tenant, drives: DrivesOut) -> String {
