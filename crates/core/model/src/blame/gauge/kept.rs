@@ -218,12 +218,12 @@ impl Kept {
             return BTreeMap::new();
         }
         let all = self.by_loss(read_ns);
-        let one = |(tenant, own): &(Option<&Tenant>, Turns)| {
+        let one = |(at, (tenant, own)): (usize, &(Option<&Tenant>, Turns))| {
             let tenant = tenant.filter(|_| more(own))?;
-            let drives = own.drives_out(read_ns, &anyhow(&all, tenant)?);
+            let drives = own.drives_out(read_ns, &anyhow(&all, at)?);
             (drives.per_ms > COUNTS_FROM).then(|| (tenant.clone(), drives))
         };
-        all.iter().filter_map(one).collect()
+        all.iter().enumerate().filter_map(one).collect()
     }
 
     /// All turns of which enough is known and whose they are, those first in which least is lost.
@@ -237,13 +237,12 @@ impl Kept {
     }
 }
 
-/// Turns of others than `suspect`, of those in which least is lost; none where these are few.
-fn anyhow(by_loss: &[(Option<&Tenant>, Turns)], suspect: &Tenant) -> Option<Turns> {
-    let others = by_loss.iter().filter(|(whose, _)| *whose != Some(suspect)).map(|(_, own)| own);
-    let all: f64 = others.clone().map(|own| own.samples).sum();
-    let wanted = (ANYHOW_FRAC * all).max(ANYHOW_LEAST);
+/// Turns of others than the one at a place, of those in which least is lost; none where these are few.
+fn anyhow(by_loss: &[(Option<&Tenant>, Turns)], at: usize) -> Option<Turns> {
+    let all: f64 = by_loss.iter().map(|(_, own)| own.samples).sum();
+    let wanted = (ANYHOW_FRAC * (all - by_loss[at].1.samples)).max(ANYHOW_LEAST);
     let mut least = Turns::default();
-    for own in others {
+    for (_, (_, own)) in by_loss.iter().enumerate().filter(|(other, _)| *other != at) {
         if least.samples >= wanted {
             break;
         }

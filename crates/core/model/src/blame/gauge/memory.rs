@@ -111,7 +111,10 @@ impl Memory {
 
     /// What is known of one; none before there is enough to compare.
     pub(super) fn loads(&self, suspect: &Tenant) -> Option<Loads> {
-        let beside = *self.beside.get(suspect)?;
+        self.loads_of(*self.beside.get(suspect)?)
+    }
+
+    fn loads_of(&self, beside: Moments) -> Option<Loads> {
         let rest = self.all.less(beside);
         if beside.count < LEAST || rest.count < LEAST {
             return None;
@@ -123,20 +126,20 @@ impl Memory {
 
     /// Those who surely load memory.
     pub(super) fn surely_load(&self) -> impl Iterator<Item = &Tenant> {
-        let sure = |tenant: &&Tenant| self.loads(tenant).is_some_and(Loads::is_sure);
-        self.beside.keys().filter(sure)
+        let sure = |beside: Moments| self.loads_of(beside).is_some_and(Loads::is_sure);
+        self.beside.iter().filter(move |(_, beside)| sure(**beside)).map(|(tenant, _)| tenant)
     }
 
     /// ln of how many times as likely that makes the guilt of each, where it makes it so.
     pub(super) fn weights_ln(&self) -> BTreeMap<Tenant, f64> {
-        let one = |tenant: &Tenant| {
-            let Loads { more_ln, sd, .. } = self.loads(tenant)?;
+        let one = |(tenant, beside): (&Tenant, &Moments)| {
+            let Loads { more_ln, sd, .. } = self.loads_of(*beside)?;
             let chance_ln = -0.5 * (more_ln / sd) * (more_ln / sd)
                 - libm::log(sd * libm::sqrt(core::f64::consts::TAU));
             let weight_ln = (-chance_ln).min(MOST_LN);
             (more_ln >= LEAST_LN && weight_ln > 0.0).then(|| (tenant.clone(), weight_ln))
         };
-        self.beside.keys().filter_map(one).collect()
+        self.beside.iter().filter_map(one).collect()
     }
 }
 
