@@ -29,7 +29,7 @@ fn read(words: &[u64], pages: usize, stride: usize, place: usize) -> f64 {
     let mut zero = 0;
     for line in 0..pages {
         let at = line * stride * WORDS_IN_PAGE + place * WORDS_IN_LINE;
-        // All words are 0, which nobody but the compiler must not know.
+        // All words are 0, which the compiler must not know.
         zero = black_box(words[at + zero as usize]);
     }
     begun.elapsed().as_secs_f64() * 1e9 / pages as f64

@@ -9,7 +9,7 @@ use crate::blame::judge::rank;
 use crate::blame::pulses::usual_apart_s;
 use crate::blame::slight::{Likely, Slight};
 use quell_types::Tenant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who drives out so much in a millisecond is suspected, unless looks say that it does no harm.
 const PRESSES_FROM: f64 = 0.1;
@@ -25,13 +25,21 @@ pub struct Suffering<'a> {
     pub cpus: &'a BTreeMap<Tenant, f64>,
 }
 
+impl DrivesOut {
+    /// Whether that is so much that it may do harm.
+    fn presses(&self) -> bool {
+        self.per_ms >= PRESSES_FROM
+    }
+}
+
 impl Gauge {
     /// Adds to a finding who locks the bus while this victim suffers from it, and, as suspects, who drives out
     /// what lies in the caches, or loads memory, and may do a little harm; and says over what those fight who are
     /// accused.
     pub fn tell(&self, finding: &mut Finding, of: Suffering<'_>, params: &FindingParams) {
         self.tell_of_locks(finding, of.toll, params);
-        self.tell_of_caches(finding, of.slight, of.cpus, params);
+        self.suspect_who_presses(finding, of, params);
+        self.tell_of_caches(finding);
         self.tell_of_memory(finding);
         rank(&mut finding.culprits);
     }
@@ -63,33 +71,29 @@ impl Gauge {
         }
     }
 
-    /// Says of those who are accused that they drive out what lies in the caches; and suspects those who do, or
-    /// surely load memory, if they may do a little harm.
-    fn tell_of_caches(
+    /// Suspects those who drive out what lies in the caches, or surely load memory, if they may do a little harm.
+    fn suspect_who_presses(
         &self,
         finding: &mut Finding,
-        slight: &Slight,
-        cpus: &BTreeMap<Tenant, f64>,
+        of: Suffering<'_>,
         params: &FindingParams,
     ) {
-        let pressing = self.driving_out.iter().filter(|(_, drives)| drives.per_ms >= PRESSES_FROM);
-        for (tenant, drives) in pressing {
-            if let Some(known) = finding.culprits.iter_mut().find(|c| c.workload == *tenant) {
-                known.fights_over(Resource::LastLevelCache);
-                finding.evidence.push(of_caches(tenant, *drives));
-                continue;
-            }
-            if let Some(told) = suspect(tenant, slight, cpus, params) {
-                finding.evidence.push(of_caches(tenant, *drives));
-                add(finding, Culprit { resource: Resource::LastLevelCache, ..told });
+        let caches = self.driving_out.iter().filter(|(_, drives)| drives.presses());
+        let pressing = caches.map(|(tenant, _)| tenant).chain(self.memory.surely_load());
+        for tenant in pressing.collect::<BTreeSet<&Tenant>>() {
+            if finding.culprits.iter().all(|c| c.workload != *tenant) {
+                suspect(tenant, of, params).into_iter().for_each(|told| add(finding, told));
             }
         }
-        for tenant in self.memory.surely_load() {
-            if finding.culprits.iter().all(|c| c.workload != *tenant)
-                && let Some(told) = suspect(tenant, slight, cpus, params)
-            {
-                add(finding, told);
-            }
+    }
+
+    /// Says of those who are accused that they drive out what lies in the caches.
+    fn tell_of_caches(&self, finding: &mut Finding) {
+        for culprit in &mut finding.culprits {
+            let drives = self.driving_out.get(&culprit.workload).filter(|drives| drives.presses());
+            let Some(drives) = drives else { continue };
+            culprit.fights_over(Resource::LastLevelCache);
+            finding.evidence.push(of_caches(&culprit.workload, *drives));
         }
     }
 
@@ -122,14 +126,10 @@ impl Gauge {
 
 /// Somebody who presses on caches or memory, if it may do a little harm; how much is not known before a look
 /// says it.
-fn suspect(
-    tenant: &Tenant,
-    slight: &Slight,
-    cpus: &BTreeMap<Tenant, f64>,
-    params: &FindingParams,
-) -> Option<Culprit> {
-    let used = cpus.get(tenant).copied()?;
-    let Likely { effect_ln, confidence, looks } = slight.likely(tenant, used, params.least_ln)?;
+fn suspect(tenant: &Tenant, of: Suffering<'_>, params: &FindingParams) -> Option<Culprit> {
+    let used = of.cpus.get(tenant).copied()?;
+    let Likely { effect_ln, confidence, looks } =
+        of.slight.likely(tenant, used, params.least_ln)?;
     let effect_ln = if looks > 0 { effect_ln } else { 0.0 };
     (confidence >= params.suspected_frac).then(|| Culprit {
         workload: tenant.clone(),
