@@ -1,4 +1,4 @@
-# guest: --topology plain --timeout 400
+# guest: --topology plain --timeout 900
 # Knobs on pure cgroup v2: cpu.max, cpu.weight, cpu.idle, cpuset with its partitions, freezer.
 . /lab/guest/check.sh
 

@@ -1,4 +1,4 @@
-# guest: --topology plain --timeout 900
+# guest: --topology plain --timeout 1800
 # The demo on pure cgroup v2: one that SIGKILL ends leaves groups and processes, which `quell
 # restore` takes away, and one that runs to its end leaves nothing.
 . /lab/guest/check.sh

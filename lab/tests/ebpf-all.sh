@@ -1,5 +1,5 @@
-# guest: --kernel backports --timeout 600
-# guest: --kernel stable --timeout 600
+# guest: --kernel backports --timeout 1200
+# guest: --kernel stable --timeout 1200
 # only by name: takes minutes, and fails now and then where the guest is too slow for TCP.
 # All eBPF tests that a guest can run.
 . /lab/guest/check.sh

@@ -1,5 +1,5 @@
-# guest: --kernel backports --timeout 400
-# guest: --kernel stable --timeout 400
+# guest: --kernel backports --timeout 900
+# guest: --kernel stable --timeout 900
 # The eBPF programs on this kernel: they load, meter requests, fill the run-queue histogram, and
 # leave nothing attached.
 . /lab/guest/check.sh

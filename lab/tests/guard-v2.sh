@@ -1,4 +1,4 @@
-# guest: --topology plain --timeout 400
+# guest: --topology plain --timeout 900
 # The agent on pure cgroup v2: it guards a redis beside a spinning batch group, and whatever way it
 # ends, every file of every knob is as before, byte for byte. The one exception: kernels refuse to
 # empty the CPU list of a group with processes, so that all CPUs may stand where nothing stood.

@@ -1,5 +1,5 @@
-# guest: --init systemd --root machines --timeout 600
-# guest: --init systemd --root machines-next --timeout 600
+# guest: --init systemd --root machines --timeout 1200
+# guest: --init systemd --root machines-next --timeout 1200
 # A machine of a real libvirt on pure cgroup v2, where systemd has it in machine.slice: found by its
 # name, limited through libvirt, as before after a stop and after a death; a CPU that is plugged in
 # meanwhile is limited too, and a machine that goes away is no error. Once with Debian's own libvirt,

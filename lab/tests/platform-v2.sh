@@ -1,4 +1,4 @@
-# guest: --topology plain --timeout 400
+# guest: --topology plain --timeout 900
 # The server as a platform on pure cgroup v2: the conformance suite, tasks, experiments, journal,
 # and the meter on a redis.
 . /lab/guest/check.sh

@@ -1,5 +1,5 @@
-# guest: --topology square --kernel backports --rdt server --timeout 600
-# guest: --topology square --kernel next --rdt small --timeout 600
+# guest: --topology square --kernel backports --rdt server --timeout 1800
+# guest: --topology square --kernel next --rdt small --timeout 1800
 # The agent on a machine whose caches can be divided: ways and bandwidth of its laws reach the
 # processor, what the processor counts reaches its laws, and whatever way it ends, resctrl and the
 # registers are as before.
@@ -118,7 +118,7 @@ told_traffic() {
 
 # A profile's model of a service's traffic, by ways and load.
 models_traffic() {
-	"$quell" profile --service store --rate 50 --peak 200 --only network-bandwidth \
+	"$quell" profile --service store --rate 20 --peak 80 --only network-bandwidth \
 		--json /out/profile.json >/out/profile.log 2>&1 &&
 		jq -e '.bandwidth | (.counted_by | test("resctrl"))
 			and ([.points[].ways] | unique | length >= 2)

@@ -1,8 +1,8 @@
-# guest: --topology square --kernel backports --rdt server --timeout 400
-# guest: --topology square --kernel next --rdt small --timeout 400
-# guest: --topology many --kernel next --rdt server --timeout 600
-# guest: --topology many --kernel backports --rdt small --timeout 600
-# guest: --topology plain --kernel backports --rdt monitor --timeout 400
+# guest: --topology square --kernel backports --rdt server --timeout 900
+# guest: --topology square --kernel next --rdt small --timeout 900
+# guest: --topology many --kernel next --rdt server --timeout 1200
+# guest: --topology many --kernel backports --rdt small --timeout 1200
+# guest: --topology plain --kernel backports --rdt monitor --timeout 900
 # resctrl of the kernel itself, with 4 and 36 caches: what is written is what the processor is
 # told, what it counts is what is read, and what the kernel refuses comes back with its reason.
 . /lab/guest/check.sh

@@ -1,4 +1,4 @@
-# guest: --init systemd --timeout 400
+# guest: --init systemd --timeout 900
 # Quell as a service of systemd: READY, limits through systemd that outlive a daemon-reload, the
 # watchdog, and a stop that restores.
 . /lab/guest/check.sh

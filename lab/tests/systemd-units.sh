@@ -1,4 +1,4 @@
-# guest: --init systemd --timeout 400
+# guest: --init systemd --timeout 900
 # Groups and limits where systemd is process 1 and owns the tree.
 . /lab/guest/check.sh
 

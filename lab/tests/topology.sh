@@ -1,6 +1,6 @@
-# guest: --topology plain --timeout 240
-# guest: --topology smt --timeout 240
-# guest: --topology square --timeout 240
+# guest: --topology plain --timeout 600
+# guest: --topology smt --timeout 600
+# guest: --topology square --timeout 600
 # What `quell doctor` says of a machine's shape is what the machine is.
 . /lab/guest/check.sh
 

@@ -1,6 +1,6 @@
 //! `quell trial polluter`: is the right one named?
 //!
-//! A service under load runs beside five batch groups, of which at most one hurts it. How much it
+//! A service under load runs beside some batch groups, five if nothing else is said, of which at most one hurts it. How much it
 //! does is measured with Quell off, by stopping and continuing it in turn (`harm.rs`). Then `quell
 //! guard` begins with law `culprit`, as a user would run it, and whom it names is compared with what
 //! was put there. What runs in which group is drawn from a seed beforehand. A trial in which the harm
@@ -17,6 +17,9 @@
 //! Where the service has CPUs of its own (`--apart`), nobody can hurt it by taking one: what harm there
 //! is comes by caches and memory. Who takes memory and is to do little harm is always tried so: on the
 //! service's own CPUs it would do more harm by being there, as everybody does, than by memory.
+//!
+//! Innocents and the culprit may be anybody's programs (`--innocent`, `--polluter`). What these have done
+//! nobody tells but by their CPU time; and how hard they work is theirs, so no duty is searched for.
 //!
 //! A control (`--control`) plays the turns with Quell off and stops nobody: the harm that it finds is
 //! chance.
@@ -38,11 +41,12 @@ mod steer;
 mod timeline;
 mod turns;
 mod watch;
+mod worker;
 
 pub use bus::{BUS_TRIAL_SCHEMA, BurstHarm, BusTrialOptions, BusTrialReport, Medians, bus_trial};
 pub use confusion::{Confusion, Judged};
 pub use control::HarmControl;
-pub use draw::{Harm, Taken};
+pub use draw::{Harm, Program, Taken, USUAL_GROUPS};
 pub use options::TrialOptions;
 pub use outcome::Trial;
 pub use scores::{TRIAL_SCHEMA, TrialReport};
@@ -94,7 +98,7 @@ pub fn trial(
     options.check()?;
     crate::run::after_the_dead();
     let folder = RunFolder::make()?;
-    let groups = TrialGroups::make(folder.name())?;
+    let groups = TrialGroups::make(folder.name(), options.groups)?;
     if options.apart {
         groups.part()?;
     }
@@ -133,12 +137,12 @@ impl Ground<'_> {
         let options = self.options;
         let mut report = TrialReport::new(options);
         let (mut courses, mut usual) = (Vec::new(), Usuals::default());
+        let cast = options.cast();
         for number in 0..u32::MAX {
             if report.is_done(options, DISCARDED_FRAC) || self.interrupt.requested() {
                 break;
             }
-            let kind = (options.harm, options.taken);
-            let drawn = Composition::draw(options.seed, number, kind, options.room_cpus()?);
+            let drawn = Composition::draw(options.seed, number, &cast, options.room_cpus()?);
             let (trial, course) = match self.trial(number, drawn, rate, &mut usual) {
                 // Ctrl-C in its midst: those before it are to be told.
                 Err(_) if self.interrupt.requested() => break,

@@ -56,6 +56,13 @@ fn bad_input_says_what_and_why() {
         (&["matrix", "mail", "--peak", "100"], 2, "search, store or redis"),
         (&["matrix", "search", "--peak", "-1"], 1, "--peak -1: give a rate"),
         (&["tune"], 2, "COMMAND"),
+        (&["trial", "polluter", "--groups", "1"], 1, "--groups 1: give 2 to 26"),
+        (&["trial", "polluter", "--polluter", "sh -c 'x"], 2, "not closed"),
+        (
+            &["trial", "polluter", "--harm", "none", "--polluter", "x"],
+            1,
+            "--harm none has no culprit",
+        ),
     ] {
         let (_, error, exit) = quell(args);
         assert_eq!(exit, Some(code), "{args:?}: {error}");
@@ -97,4 +104,24 @@ fn child_of(pid: u32, name: &str) -> Option<u32> {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
     };
     pids.into_iter().find(named)
+}
+
+/// Whether somebody is to blame there is told elsewhere: here, that eleven groups of anybody's programs are at
+/// work, are looked at, and leave nothing behind.
+#[test]
+fn a_trial_of_programs_that_are_not_quells() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trial.json");
+    let packs = "sh -c 'head -c 2000000 /dev/zero | gzip -c > /dev/null; sleep 0.3'";
+    let mut args = vec!["trial", "polluter", "--harm", "none", "--trials", "1", "--groups", "11"];
+    args.extend(["--innocent", packs, "--json", file.to_str().unwrap()]);
+    let (_, error, code) = quell(&args);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(!error.contains("remain"), "{error}");
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(told["trials"], 1);
+    let groups = told["details"][0]["groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 11);
+    assert_eq!(groups[10].as_str().unwrap(), format!("k: {packs}"));
+    assert_eq!(told["confusion"]["innocents"]["groups"], 11);
 }

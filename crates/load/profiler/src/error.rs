@@ -74,6 +74,17 @@ pub enum ProfileError {
     /// The progress went to nothing during the measurement.
     #[error("{0} made no progress any more: it ended, or it waits for something")]
     Stalled(String),
+    /// A service answers nothing at the rate at which it is asked.
+    #[error(
+        "{what} answered none of {per_second} requests a second for some seconds: it has no CPU \
+         for them beside what else runs here; ask it at a lower rate"
+    )]
+    Overloaded {
+        /// Which service.
+        what: String,
+        /// The rate.
+        per_second: f64,
+    },
     /// There is no such process or group.
     #[error("{what}: {source}")]
     Subject {

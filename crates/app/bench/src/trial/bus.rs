@@ -17,8 +17,8 @@ mod seen;
 
 pub use report::{BUS_TRIAL_SCHEMA, BurstHarm, BusTrialReport, Medians};
 
-use super::crowd::{TrialGroups, end, spawn};
-use super::draw::{Composition, Dice, GROUPS, Harm, Member, Taken};
+use super::crowd::{TrialGroups, Worker};
+use super::draw::{Composition, Dice, Harm, Kernel, Member, Taken, USUAL_GROUPS, Work, names};
 use super::guarded::{Said, config, said_in};
 use super::watch::{Moment, watch};
 use super::{Ground, LOAD_FRAC, SETTLED, TrialOptions};
@@ -34,7 +34,6 @@ use quell_pressure::{BusBurst, BusBursts};
 use quell_service::{Controls, Profile, ServiceSpec, Window, WindowRule, now_ns};
 use seen::{Names, Seen};
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -102,6 +101,9 @@ impl BusTrialOptions {
             seed: self.seed,
             control: false,
             service: self.service.clone(),
+            groups: USUAL_GROUPS,
+            polluters: Vec::new(),
+            innocents: Vec::new(),
             json: None,
             report: None,
             program: self.program.clone(),
@@ -126,7 +128,7 @@ pub fn bus_trial(
     );
     crate::run::after_the_dead();
     let folder = RunFolder::make()?;
-    let groups = TrialGroups::make(folder.name())?;
+    let groups = TrialGroups::make(folder.name(), USUAL_GROUPS)?;
     let bench = service::start_in(&options.program, &groups.service_doors(), &options.service)?;
     let trial = options.of_trial();
     let ground =
@@ -148,16 +150,18 @@ pub fn bus_trial(
 /// Four who compute for 10 to 30 % of a CPU, and one place for him who locks the bus.
 fn draw(seed: u64) -> Composition {
     let mut dice = Dice(seed);
-    let culprit = dice.below(GROUPS.len() as u64) as usize;
-    let member = |(index, group): (usize, &&str)| {
-        let innocent = Composition::innocent(&mut dice);
-        let (resource, intensity, idle) = match index == culprit {
-            true => ("bus-lock", 100.0, "sleep"),
-            false => (innocent, 10.0 + 5.0 * dice.below(5) as f64, "pace"),
+    let culprit = dice.below(USUAL_GROUPS as u64) as usize;
+    let member = |(index, group): (usize, String)| {
+        let innocent = Kernel::innocent(&mut dice);
+        let kernel = if index == culprit {
+            Kernel { resource: "bus-lock", intensity: 100.0, idle: "sleep", ..innocent }
+        } else {
+            Kernel { intensity: 10.0 + 5.0 * dice.below(5) as f64, ..innocent }
         };
-        Member { group: (*group).to_owned(), resource, intensity, threads: 1, idle, slice: None }
+        Member { group, work: Work::Kernel(kernel) }
     };
-    Composition { members: GROUPS.iter().enumerate().map(member).collect(), culprit: Some(culprit) }
+    let members = names(USUAL_GROUPS).into_iter().enumerate().map(member).collect();
+    Composition { members, culprit: Some(culprit) }
 }
 
 /// Everything that a run needs.
@@ -166,15 +170,6 @@ struct Stage<'a> {
     ground: &'a Ground<'a>,
     drawn: Composition,
     rate: f64,
-}
-
-/// The innocents at work. Dropping them ends them.
-struct Innocents(Vec<Child>);
-
-impl Drop for Innocents {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(end);
-    }
 }
 
 impl Stage<'_> {
@@ -199,16 +194,14 @@ impl Stage<'_> {
         Ok(Seen { start_ns, bursts, names, windows, used: used.finish()?, moments })
     }
 
-    fn innocents(&self) -> anyhow::Result<Innocents> {
-        let mut all = Innocents(Vec::new());
+    /// The innocents at work. Dropping them ends them.
+    fn innocents(&self) -> anyhow::Result<Vec<Worker>> {
         let folder = self.ground.folder.path();
-        let groups = self.ground.groups.batch().iter().enumerate();
-        for ((index, group), member) in groups.zip(&self.drawn.members) {
-            if Some(index) != self.drawn.culprit {
-                all.0.push(spawn(&self.options.program, member, group, folder)?.0);
-            }
-        }
-        Ok(all)
+        let all = self.ground.groups.batch().iter().zip(&self.drawn.members).enumerate();
+        let innocents = all.filter(|(index, _)| Some(*index) != self.drawn.culprit);
+        let start =
+            |(_, (group, member))| Worker::start(&self.options.program, member, group, folder);
+        innocents.map(start).collect()
     }
 
     fn load(&self, controls: &Controls, windows: &Mutex<Vec<Window>>) -> anyhow::Result<()> {

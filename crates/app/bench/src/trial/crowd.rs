@@ -1,27 +1,23 @@
 //! The groups of a trial and what works in them.
 
-use super::draw::{Composition, GROUPS, Member};
+use super::draw::{Composition, names};
 use super::turns::TurnKind;
-use crate::service::ENTER;
+pub(super) use super::worker::Worker;
+use super::worker::doors;
 use crate::ui::Interrupt;
 use anyhow::Context as _;
 use quell_cgroup::{CpusKnob, Exclusivity, Group, GroupKnob as _, Layout, create, remove};
-use quell_pressure::{FeedReader, allowed_cpus};
+use quell_pressure::allowed_cpus;
 use quell_types::{CpuSet, Setting};
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "cpuset", "memory", "freezer"];
 const END: Duration = Duration::from_secs(5);
-/// Work ends by itself after so long, whatever happens to everybody else.
-const BOUND_S: u32 = 90;
 /// The culprit has begun by then.
 const ARMED: Duration = Duration::from_secs(10);
 
-/// A group for the service and five for batch. Dropping them ends what runs in them.
+/// A group for the service and some for batch. Dropping them ends what runs in them.
 #[derive(Debug)]
 pub(super) struct TrialGroups {
     layout: Layout,
@@ -31,9 +27,9 @@ pub(super) struct TrialGroups {
 }
 
 impl TrialGroups {
-    /// Makes them under the group `name`; what was made before a failure goes with the run's
+    /// Makes them, so many for batch, under the group `name`; what was made before a failure goes with the run's
     /// clean-up.
-    pub(super) fn make(name: &str) -> anyhow::Result<Self> {
+    pub(super) fn make(name: &str, batch: usize) -> anyhow::Result<Self> {
         let home = format!("/{name}");
         let layout = Layout::discover("/");
         let make = |name: &str| {
@@ -41,7 +37,7 @@ impl TrialGroups {
             create(&layout, &path, &CONTROLLERS).with_context(|| format!("cannot make {path}"))
         };
         let service = make("quell-service")?;
-        let batch = GROUPS.iter().map(|group| make(&format!("quell-batch-{group}")));
+        let batch = names(batch).into_iter().map(|group| make(&format!("quell-batch-{group}")));
         let batch = batch.collect::<anyhow::Result<_>>()?;
         Ok(Self { layout, home, service, batch })
     }
@@ -93,16 +89,11 @@ impl Drop for TrialGroups {
     }
 }
 
-fn doors(group: &Group) -> Vec<PathBuf> {
-    group.places().iter().map(|place| place.file("cgroup.procs")).collect()
-}
-
 /// What works in the groups. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Crowd {
-    children: Vec<Child>,
+    workers: Vec<Worker>,
     culprit: Option<usize>,
-    feeds: Vec<FeedReader>,
 }
 
 impl Crowd {
@@ -113,11 +104,9 @@ impl Crowd {
         drawn: &Composition,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        let mut crowd = Self { children: Vec::new(), culprit: drawn.culprit, feeds: Vec::new() };
+        let mut crowd = Self { workers: Vec::new(), culprit: drawn.culprit };
         for (member, group) in drawn.members.iter().zip(&groups.batch) {
-            let (child, feed) = spawn(program, member, group, folder)?;
-            crowd.children.push(child);
-            crowd.feeds.push(feed);
+            crowd.workers.push(Worker::start(program, member, group, folder)?);
         }
         Ok(crowd)
     }
@@ -132,9 +121,7 @@ impl Crowd {
     ) -> anyhow::Result<()> {
         let Some(culprit) = self.culprit else { return Ok(()) };
         let (member, group) = (&drawn.members[culprit], &groups.batch[culprit]);
-        let (child, feed) = spawn(program, member, group, folder)?;
-        end(&mut std::mem::replace(&mut self.children[culprit], child));
-        self.feeds[culprit] = feed;
+        self.workers[culprit] = Worker::start(program, member, group, folder)?;
         Ok(())
     }
 
@@ -149,14 +136,13 @@ impl Crowd {
 
     /// What each group has done so far, in the unit of its work; 0 before the first.
     fn work(&self) -> Vec<u64> {
-        self.feeds.iter().map(|feed| feed.read().map_or(0, |reading| reading.work)).collect()
+        self.workers.iter().map(Worker::work).collect()
     }
 
     /// Whether the culprit has begun to work; true if there is none.
     pub(super) fn works(&self, interrupt: &Interrupt) -> anyhow::Result<bool> {
         let end = Instant::now() + ARMED;
-        let begun = |feed: &FeedReader| feed.read().is_ok_and(|feed| feed.work > 0);
-        while self.culprit.is_some_and(|culprit| !begun(&self.feeds[culprit])) {
+        while self.culprit.is_some_and(|culprit| self.workers[culprit].work() == 0) {
             if Instant::now() >= end {
                 return Ok(false);
             }
@@ -168,31 +154,24 @@ impl Crowd {
     /// Stops the culprit or lets it go on; false if there is none.
     pub(super) fn stop_culprit(&self, stop: bool) -> anyhow::Result<bool> {
         let Some(culprit) = self.culprit else { return Ok(false) };
-        self.signal(culprit, stop)?;
+        self.workers[culprit].stop(stop)?;
         Ok(true)
     }
 
     /// Stops all who do not run in this kind of turn, and lets the others go on.
     pub(super) fn let_run(&self, kind: TurnKind) -> anyhow::Result<()> {
-        (0..self.children.len()).try_for_each(|index| {
-            let stop = match kind {
+        self.workers.iter().enumerate().try_for_each(|(index, worker)| {
+            worker.stop(match kind {
                 TurnKind::Guarded => false,
                 TurnKind::Alone => true,
                 TurnKind::Without | TurnKind::Off => Some(index) == self.culprit,
-            };
-            self.signal(index, stop)
+            })
         })
     }
 
     /// Lets everybody go on.
     pub(super) fn go_on(&self) -> anyhow::Result<()> {
         self.let_run(TurnKind::Guarded)
-    }
-
-    fn signal(&self, index: usize, stop: bool) -> anyhow::Result<()> {
-        let signal = if stop { Signal::STOP } else { Signal::CONT };
-        kill_process_group(Pid::from_child(&self.children[index]), signal)
-            .context("batch work has ended")
     }
 }
 
@@ -213,46 +192,6 @@ impl Begun {
     }
 }
 
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        self.children.iter_mut().for_each(end);
-    }
-}
-
-pub(super) fn end(child: &mut Child) {
-    // Our own child, not yet waited for: the number is still its group's.
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    let _ = child.wait();
-}
-
-/// Work in its group, and where it tells how far it is.
-pub(super) fn spawn(
-    program: &Path,
-    member: &Member,
-    group: &Group,
-    folder: &Path,
-) -> anyhow::Result<(Child, FeedReader)> {
-    let feed = folder.join(format!("{}.feed", member.group));
-    let _ = std::fs::remove_file(&feed);
-    let child = work(program, member, &doors(group), &feed).spawn();
-    Ok((child.context("cannot start /bin/sh")?, FeedReader::new(feed)))
-}
-
-fn work(program: &Path, member: &Member, doors: &[PathBuf], feed: &Path) -> Command {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", ENTER, "quell-trial"]).args(doors).arg("--").arg(program);
-    command.args(["pressure", member.resource, "--idle", member.idle]);
-    command.args(["--threads", &member.threads.to_string()]);
-    command.args(["--intensity", &member.intensity.to_string()]);
-    if let Some(slice) = member.slice {
-        command.args(["--slice", &slice.as_secs_f64().to_string()]);
-    }
-    command.args(["--seconds", &BOUND_S.to_string()]);
-    command.arg("--feed").arg(feed);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    command
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,7 +200,7 @@ mod tests {
     fn service_and_batch_get_cpus_of_their_own() {
         let all = allowed_cpus().unwrap();
         let name = format!("quell-trial-parted-{}", std::process::id());
-        let groups = TrialGroups::make(&name).unwrap();
+        let groups = TrialGroups::make(&name, 3).unwrap();
         if all.len() < 2 {
             return;
         }

@@ -1,11 +1,18 @@
 //! What runs in which group, drawn from a seed.
 
+mod duty;
+mod work;
+
+pub(crate) use duty::Duty;
+pub use work::Program;
+pub(crate) use work::{Kernel, Work};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
-use std::time::Duration;
+use work::{LEAST_PERCENT, STEP_PERCENT};
 
 /// How much the culprit of a trial hurts, as a factor on the service's mean latency, on its CPU time
 /// per answer, or on what it answers in time, whichever is greatest.
@@ -115,24 +122,31 @@ impl FromStr for Taken {
 pub(crate) struct Member {
     /// Its group's name.
     pub(crate) group: String,
-    /// What `quell pressure` presses on.
-    pub(crate) resource: &'static str,
-    /// How much, in percent.
-    pub(crate) intensity: f64,
-    /// By how many threads.
-    pub(crate) threads: u32,
-    /// What it does between its turns. Innocents keep their pace, so each uses its share of a CPU as
-    /// long as there is one; a culprit is lessened with its share of the time.
-    pub(crate) idle: &'static str,
-    /// Length of a slice of its duty cycle; none: as short as a sleep allows.
-    pub(crate) slice: Option<Duration>,
+    pub(crate) work: Work,
 }
 
 impl Member {
-    /// As `integer 100 x 2`.
+    /// As `integer 100 x 2`, or the program's words.
     pub(super) fn in_words(&self) -> String {
-        let times = if self.threads == 1 { String::new() } else { format!(" x {}", self.threads) };
-        format!("{} {}{times}", self.resource, self.intensity)
+        match &self.work {
+            Work::Kernel(kernel) => kernel.in_words(),
+            Work::Program(program) => program.to_string(),
+        }
+    }
+
+    /// None if it is somebody's program.
+    pub(super) fn kernel(&self) -> Option<&Kernel> {
+        match &self.work {
+            Work::Kernel(kernel) => Some(kernel),
+            Work::Program(_) => None,
+        }
+    }
+
+    fn kernel_mut(&mut self) -> Option<&mut Kernel> {
+        match &mut self.work {
+            Work::Kernel(kernel) => Some(kernel),
+            Work::Program(_) => None,
+        }
     }
 }
 
@@ -145,86 +159,53 @@ pub(crate) struct Composition {
     pub(crate) culprit: Option<usize>,
 }
 
-/// Groups of a trial.
-pub(crate) const GROUPS: [&str; 5] = ["a", "b", "c", "d", "e"];
-/// What an innocent uses of a CPU: so much and some steps more, up to 60 %.
-const LEAST_PERCENT: f64 = 10.0;
-const STEP_PERCENT: f64 = 5.0;
-/// Work that stays within a core.
-const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
-/// Work that leaves it.
-const GUILTY: [&str; 3] = ["llc-capacity", "memory-bandwidth", "llc-bandwidth"];
+/// How many groups there are, unless something else is wanted.
+pub const USUAL_GROUPS: usize = 5;
+/// At most: each has a letter for a name.
+pub(crate) const MOST_GROUPS: usize = 26;
 
-/// How hard each thread of a culprit works that is to do little harm, in percent of a CPU.
-///
-/// One who takes the CPU works in turns of half a millisecond and sleeps between two, so that less of
-/// it is fewer turns, not shorter ones, and harm goes to nothing with it. (At a low CPU weight turns
-/// would be rare, not short, and who comes in one waits for its end. With turns a millisecond apart the
-/// wake-ups alone do harm.) One who takes memory, from CPUs that are not the service's, may work all
-/// the time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Duty {
-    percent: f64,
-    taken: Taken,
+/// The names of so many groups.
+pub(crate) fn names(groups: usize) -> Vec<String> {
+    ('a'..='z').take(groups).map(String::from).collect()
 }
 
-impl Duty {
-    const TURN_S: f64 = 0.0005;
+/// Who may come on in trials.
+#[derive(Clone, Debug)]
+pub(crate) struct Cast {
+    /// How much the culprit is to hurt; there may be none.
+    pub(crate) harm: Harm,
+    pub(crate) taken: Taken,
+    pub(crate) groups: usize,
+    /// What the culprit may run; empty: kernels that take what is wanted.
+    pub(crate) polluters: Vec<Program>,
+    /// What all others may run; empty: kernels that stay within a core.
+    pub(crate) innocents: Vec<Program>,
+}
 
-    /// The least and the most. Who takes the CPU with more than 45 has turns longer than 0.8 ms, since
-    /// sleeps are of a millisecond at least.
-    pub(super) fn bounds(taken: Taken) -> (f64, f64) {
-        match taken {
-            Taken::Cpu => (0.5, 45.0),
-            Taken::Memory => (5.0, 100.0),
-        }
-    }
-
-    /// Kept within bounds, to a tenth of a percent.
-    pub(super) fn new(taken: Taken, percent: f64) -> Self {
-        let (least, most) = Self::bounds(taken);
-        Self { percent: (10.0 * percent.clamp(least, most)).round() / 10.0, taken }
-    }
-
-    pub(super) fn percent(self) -> f64 {
-        self.percent
-    }
-
-    /// Length of a slice of its duty cycle; none: as short as a sleep allows.
-    fn slice(self) -> Option<Duration> {
-        let short = Duration::from_secs_f64(100.0 * Self::TURN_S / self.percent);
-        (self.taken == Taken::Cpu).then_some(short)
+impl Cast {
+    /// Kernels in as many groups as usual.
+    #[cfg(test)]
+    pub(crate) fn of_kernels(harm: Harm, taken: Taken) -> Self {
+        Self { harm, taken, groups: USUAL_GROUPS, polluters: vec![], innocents: vec![] }
     }
 }
 
 impl Composition {
-    /// The composition of this number. Innocents together want at most so many CPUs: the most that
-    /// one wants is less by 5 % of one until they do.
-    pub(crate) fn draw(
-        seed: u64,
-        number: u32,
-        (harm, taken): (Harm, Taken),
-        room_cpus: f64,
-    ) -> Self {
+    /// The composition of this number. Kernels of innocents together want at most so many CPUs: the most
+    /// that one wants is less by 5 % of one until they do. What programs want is theirs.
+    pub(crate) fn draw(seed: u64, number: u32, cast: &Cast, room_cpus: f64) -> Self {
         let mut dice = Dice::new(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let culprit = (harm != Harm::None).then(|| dice.below(GROUPS.len() as u64) as usize);
-        let member = |(index, group): (usize, &&str)| {
+        let culprit = (cast.harm != Harm::None).then(|| dice.below(cast.groups as u64) as usize);
+        let member = |(index, group): (usize, String)| {
             let guilty = Some(index) == culprit;
-            let kinds = if guilty && taken == Taken::Memory { &GUILTY } else { &INNOCENT };
-            let resource = kinds[dice.below(kinds.len() as u64) as usize];
-            let intensity = match guilty {
-                false => LEAST_PERCENT + STEP_PERCENT * dice.below(11) as f64,
-                true => 100.0,
+            let programs = if guilty { &cast.polluters } else { &cast.innocents };
+            let work = match &programs[..] {
+                [] => Work::Kernel(Kernel::draw(&mut dice, guilty, cast.taken)),
+                some => Work::Program(some[dice.below(some.len() as u64) as usize].clone()),
             };
-            let threads = match (guilty, taken) {
-                (true, Taken::Cpu) => 2 + dice.below(3) as u32,
-                _ => 1,
-            };
-            let group = (*group).to_owned();
-            let idle = if guilty { "sleep" } else { "pace" };
-            Member { group, resource, intensity, threads, idle, slice: None }
+            Member { group, work }
         };
-        let members = GROUPS.iter().enumerate().map(member).collect();
+        let members = names(cast.groups).into_iter().enumerate().map(member).collect();
         let mut drawn = Self { members, culprit };
         while drawn.shrink(room_cpus) {}
         drawn
@@ -236,9 +217,9 @@ impl Composition {
         let culprit = self.culprit;
         let innocents = self.members.iter_mut().enumerate();
         let innocents = innocents.filter(|(index, _)| Some(*index) != culprit).map(|(_, m)| m);
-        let innocents: Vec<&mut Member> = innocents.collect();
+        let innocents: Vec<&mut Kernel> = innocents.filter_map(Member::kernel_mut).collect();
         let wanted_cpus = innocents.iter().map(|m| m.intensity / 100.0).sum::<f64>();
-        let more = |a: &&mut Member, b: &&mut Member| a.intensity.total_cmp(&b.intensity);
+        let more = |a: &&mut Kernel, b: &&mut Kernel| a.intensity.total_cmp(&b.intensity);
         let most = innocents.into_iter().max_by(more);
         let Some(most) = most.filter(|most| most.intensity > LEAST_PERCENT) else { return false };
         let crowded = wanted_cpus > room_cpus + 1e-9;
@@ -248,27 +229,18 @@ impl Composition {
         crowded
     }
 
-    /// Work that stays within a core.
-    pub(super) fn innocent(dice: &mut Dice) -> &'static str {
-        INNOCENT[dice.below(INNOCENT.len() as u64) as usize]
-    }
-
-    /// The culprit works as hard as this from now on.
+    /// The culprit works as hard as this from now on; a program works as it does.
     pub(crate) fn turn_to(&mut self, duty: Duty) {
-        if let Some(culprit) = self.culprit {
-            self.members[culprit].intensity = duty.percent();
-            self.members[culprit].slice = duty.slice();
+        let culprit = self.culprit.and_then(|index| self.members[index].kernel_mut());
+        if let Some(kernel) = culprit {
+            kernel.intensity = duty.percent();
+            kernel.slice = duty.slice();
         }
     }
 
-    /// Threads of the culprit; none if there is none.
-    pub(crate) fn culprit_threads(&self) -> Option<u32> {
-        self.culprit.map(|index| self.members[index].threads)
-    }
-
-    /// What the culprit presses on; none if there is none.
-    pub(super) fn pressed(&self) -> Option<&'static str> {
-        self.culprit.map(|index| self.members[index].resource)
+    /// The culprit's kernel; none if there is no culprit, or it is somebody's program.
+    pub(crate) fn pressing(&self) -> Option<&Kernel> {
+        self.culprit.and_then(|index| self.members[index].kernel())
     }
 
     /// The culprit's name.
@@ -301,101 +273,4 @@ impl Dice {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_draws_the_same_and_every_group_comes_to_be_the_culprit() {
-        let much = (Harm::Much, Taken::Memory);
-        let drawn = |seed, number| Composition::draw(seed, number, much, 9.0);
-        assert_eq!(drawn(7, 3), drawn(7, 3));
-        assert_ne!(drawn(7, 3), drawn(8, 3));
-        for group in 0..GROUPS.len() {
-            assert!((0..60).any(|number| drawn(1, number).culprit == Some(group)), "{group}");
-        }
-        let none = (Harm::None, Taken::Cpu);
-        for member in (0..60).flat_map(|number| Composition::draw(1, number, none, 9.0).members) {
-            assert!(INNOCENT.contains(&member.resource), "{member:?}");
-            assert!((10.0..=60.0).contains(&member.intensity), "{member:?}");
-        }
-    }
-
-    #[test]
-    fn who_takes_cpus_has_several_threads_and_everybody_else_one() {
-        let drawn = |number| Composition::draw(2, number, (Harm::Much, Taken::Cpu), 9.0);
-        let mut counts = std::collections::BTreeSet::new();
-        for composition in (0..60).map(drawn) {
-            let culprit = composition.culprit.unwrap();
-            for (index, member) in composition.members.iter().enumerate() {
-                assert!(INNOCENT.contains(&member.resource), "{member:?}");
-                assert!(index == culprit || member.threads == 1, "{member:?}");
-            }
-            counts.insert(composition.members[culprit].threads);
-        }
-        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
-        let much = drawn(0);
-        assert_eq!(much.members[much.culprit.unwrap()].intensity, 100.0);
-        assert_eq!("cpu".parse::<Taken>().unwrap().to_string(), "cpu");
-        assert!("disk".parse::<Taken>().unwrap_err().contains("memory, cpu"));
-    }
-
-    #[test]
-    fn innocents_leave_room_and_nobody_wants_next_to_nothing() {
-        for number in 0..60 {
-            let drawn = |room| Composition::draw(4, number, (Harm::Much, Taken::Cpu), room);
-            let wants = |drawn: &Composition| -> Vec<f64> {
-                let all = drawn.members.iter().enumerate();
-                let innocent = all.filter(|(index, _)| Some(*index) != drawn.culprit);
-                innocent.map(|(_, member)| member.intensity).collect()
-            };
-            let (much, little, none) = (drawn(9.0), drawn(1.1), drawn(0.0));
-            assert!(wants(&little).iter().sum::<f64>() <= 110.0, "{little:?}");
-            assert!(wants(&little).iter().zip(wants(&much)).all(|(less, all)| *less <= all));
-            assert_eq!(wants(&none), [10.0; 4], "{none:?}");
-            assert_eq!(much.members[much.culprit.unwrap()], none.members[none.culprit.unwrap()]);
-        }
-    }
-
-    #[test]
-    fn a_duty_that_is_found_is_that_of_the_culprit_alone() {
-        let before = Composition::draw(2, 0, (Harm::Little, Taken::Cpu), 9.0);
-        let mut drawn = before.clone();
-        drawn.turn_to(Duty::new(Taken::Cpu, 2.04));
-        let culprit = drawn.culprit.unwrap();
-        assert!(drawn.members[culprit].in_words().contains(" 2 x "), "{drawn:?}");
-        assert_eq!(drawn.members[culprit].slice, Some(Duration::from_millis(25)));
-        drawn.members[culprit] = before.members[culprit].clone();
-        assert_eq!(drawn, before);
-    }
-
-    #[test]
-    fn a_duty_stays_where_turns_are_short_and_slices_are_taken() {
-        let table =
-            [(0.0, 0.5, 100_000), (2.46, 2.5, 20_000), (20.0, 20.0, 2500), (99.0, 45.0, 1111)];
-        for (wanted, percent, slice_us) in table {
-            let duty = Duty::new(Taken::Cpu, wanted);
-            assert_eq!(duty.percent(), percent);
-            assert_eq!(duty.slice().map(|slice| slice.as_micros()), Some(slice_us));
-        }
-        let all = Duty::new(Taken::Memory, 170.0);
-        assert_eq!((all.percent(), all.slice()), (100.0, None));
-    }
-
-    #[test]
-    fn classes_are_read_and_keep_their_bounds() {
-        let table = [
-            ("none", None, true),
-            ("none", Some(1.0), false),
-            ("1.05..1.2", Some(1.1), true),
-            ("1.05..1.2", Some(1.2), false),
-            ("1.2..", Some(1.2), true),
-            ("1.2..", Some(1.19), false),
-        ];
-        for (name, harm, counts) in table {
-            let class: Harm = name.parse().unwrap();
-            assert_eq!(class.to_string(), name);
-            assert_eq!(class.refuses(harm).is_none(), counts, "{name} {harm:?}");
-        }
-        assert!("1.3..".parse::<Harm>().unwrap_err().contains("1.2.."));
-    }
-}
+mod tests;

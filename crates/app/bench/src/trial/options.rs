@@ -1,6 +1,6 @@
 //! What is tried, and on how many CPUs.
 
-use super::draw::{Harm, Taken};
+use super::draw::{Cast, Harm, MOST_GROUPS, Program, Taken};
 use super::scores::TrialReport;
 use super::timeline::{self, Course};
 use crate::machine::cpus;
@@ -32,6 +32,12 @@ pub struct TrialOptions {
     pub control: bool,
     /// The service.
     pub service: ServiceSpec,
+    /// Batch groups; one of them is the culprit's, unless there is none.
+    pub groups: usize,
+    /// What the culprit may run; empty: kernels of `quell pressure` that take what is wanted.
+    pub polluters: Vec<Program>,
+    /// What all others may run; empty: kernels that stay within a core, each with its share of it.
+    pub innocents: Vec<Program>,
     /// Where the JSON is written, anew after each trial.
     pub json: Option<PathBuf>,
     /// Where a report with the course of each trial is written, anew after each.
@@ -53,10 +59,29 @@ impl TrialOptions {
         );
         anyhow::ensure!(!self.apart || cpus()? > 1, "--apart: two CPUs at least");
         anyhow::ensure!(
+            (2..=MOST_GROUPS).contains(&self.groups),
+            "--groups {}: give 2 to {MOST_GROUPS}",
+            self.groups
+        );
+        anyhow::ensure!(
+            self.polluters.is_empty() || (self.harm != Harm::None && self.taken == Taken::Memory),
+            "--polluter: what it takes is its own, so --taken goes without; and --harm none has no culprit"
+        );
+        anyhow::ensure!(
             rustix::process::geteuid().is_root(),
             "this makes control groups and loads eBPF programs: run it as root"
         );
         Ok(())
+    }
+
+    pub(super) fn cast(&self) -> Cast {
+        Cast {
+            harm: self.harm,
+            taken: self.taken,
+            groups: self.groups,
+            polluters: self.polluters.clone(),
+            innocents: self.innocents.clone(),
+        }
     }
 
     /// Writes what is wanted of the trials until now.
@@ -100,6 +125,9 @@ mod tests {
             seed: 1,
             control: false,
             service: ServiceSpec::Search(SearchParams::default()),
+            groups: 5,
+            polluters: Vec::new(),
+            innocents: Vec::new(),
             json: None,
             report: None,
             program: "/bin/false".into(),
@@ -116,6 +144,11 @@ mod tests {
         assert!(refused(|o| o.trials = 0).contains("--trials"));
         assert!(refused(|o| o.taken = Taken::Cpu).contains("--apart"));
         assert!(refused(|o| (o.control, o.harm) = (true, Harm::None)).contains("--control"));
+        assert!(refused(|o| o.groups = 1).contains("--groups 1: give 2 to 26"));
+        let polluted = refused(|o| {
+            (o.harm, o.polluters) = (Harm::None, vec!["stress-ng --stream 1".parse().unwrap()]);
+        });
+        assert!(polluted.contains("--polluter"), "{polluted}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What came of one trial.
 
-use super::draw::{Composition, GROUPS, Member};
+use super::draw::{Composition, Member};
 use super::guarded::Verdict;
 use super::harm::Measured;
 use super::search::{Search, SearchPair};
@@ -140,7 +140,7 @@ impl Trial {
     /// The turns, if they were played and there is a culprit.
     pub(super) fn played(&self) -> Option<Played<'_>> {
         let culprit = self.culprit.as_deref()?;
-        let culprit = GROUPS.iter().position(|group| *group == culprit)?;
+        let culprit = self.group_names().position(|group| group == culprit)?;
         (!self.turns.is_empty()).then_some(Played { turns: &self.turns, culprit })
     }
 

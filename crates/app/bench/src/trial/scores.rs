@@ -70,7 +70,8 @@ pub struct TrialReport {
     /// Who was put there against what was said and done.
     #[serde(default)]
     pub confusion: Confusion,
-    /// Work of innocents under the law over that with the culprit stopped; none without turns.
+    /// Work of innocents under the law over that with the culprit stopped; none without turns. A program's
+    /// work is its CPU time.
     pub innocents_work_kept: Option<f64>,
     /// The service's p95 under the law, beside everybody, over that alone; none without turns.
     #[serde(default)]

@@ -27,14 +27,15 @@ pub(super) struct Usuals(BTreeMap<&'static str, Usual>);
 
 impl Usuals {
     fn of(&self, taken: Taken, drawn: &Composition) -> Usual {
-        let known = drawn.pressed().and_then(|pressed| self.0.get(key(taken, pressed)));
+        let known = drawn.pressing().and_then(|kernel| self.0.get(key(taken, kernel.resource)));
         known.copied().unwrap_or_else(|| Usual::of(taken))
     }
 
     /// Learns from a search that is over.
     pub(super) fn learn(&mut self, taken: Taken, drawn: &Composition, search: &Search) {
-        let Some(pressed) = drawn.pressed() else { return };
-        self.0.entry(key(taken, pressed)).or_insert_with(|| Usual::of(taken)).learn(search);
+        let Some(kernel) = drawn.pressing() else { return };
+        let known = self.0.entry(key(taken, kernel.resource));
+        known.or_insert_with(|| Usual::of(taken)).learn(search);
     }
 }
 
@@ -47,9 +48,10 @@ fn key(taken: Taken, pressed: &'static str) -> &'static str {
 }
 
 impl Ground<'_> {
-    /// What the search knows before it begins; none where the culprit works as it is drawn.
+    /// What the search knows before it begins; none where the culprit works as it is drawn, as somebody's
+    /// program does.
     pub(super) fn search(&self, drawn: &Composition, usual: &Usuals) -> Option<Search> {
-        let (threads, class) = (drawn.culprit_threads()?, self.options.harm.bounds()?);
+        let (threads, class) = (drawn.pressing()?.threads, self.options.harm.bounds()?);
         let taken = self.options.taken;
         let usual = usual.of(taken, drawn);
         (self.options.harm == Harm::Little).then(|| Search::new((taken, threads), class, usual))

@@ -1,6 +1,6 @@
 //! The course of a trial, to be looked at.
 
-use super::draw::{Composition, GROUPS};
+use super::draw::Composition;
 use super::harm::Latencies;
 use super::scores::TrialReport;
 use super::watch::{Moment, used};
@@ -63,7 +63,7 @@ fn tail(number: u32, spans: &Spans, latencies: &Latencies) -> Plot {
 fn cpus(number: u32, drawn: &Composition, spans: &Spans, moments: &[Moment]) -> Plot {
     let mut plot = Plot::new(format!("Trial {number}: CPUs of batch"), "time (s)", "CPUs");
     let of = |group: usize| used(moments, group, spans.start_ns);
-    let innocents = (0..GROUPS.len()).filter(|group| Some(*group) != drawn.culprit);
+    let innocents = (0..drawn.members.len()).filter(|group| Some(*group) != drawn.culprit);
     let mut sum: Vec<(f64, f64)> = Vec::new();
     for group in innocents {
         let points = of(group);
@@ -97,15 +97,16 @@ pub(super) fn report(report: &TrialReport, courses: &[Course]) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::draw::{Harm, Taken};
+    use super::super::draw::{Cast, Harm, Taken, USUAL_GROUPS};
     use super::*;
 
     #[test]
     fn a_course_shows_who_used_what_and_from_when_the_culprit_was_limited() {
-        let drawn = Composition::draw(3, 0, (Harm::Much, Taken::Cpu), 9.0);
+        let cast = Cast::of_kernels(Harm::Much, Taken::Cpu);
+        let drawn = Composition::draw(3, 0, &cast, 9.0);
         let culprit = drawn.culprit.unwrap();
         let moment = |at: u64| {
-            let mut limit_cpus = vec![None; GROUPS.len()];
+            let mut limit_cpus = vec![None; USUAL_GROUPS];
             limit_cpus[culprit] = (at > 1).then_some(0.1);
             Moment { at_ns: at * 1_000_000_000, cpu_ns: vec![at * 100_000_000; 5], limit_cpus }
         };

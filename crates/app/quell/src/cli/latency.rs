@@ -5,8 +5,8 @@ use anyhow::Context as _;
 use quell_pressure::{Bound, Stop, bind_all, spawn_bound};
 use quell_profiler::{Metric, ProfileError, Seats, Speed, Subject};
 use quell_service::{
-    Bench, Controls, Extent, KeyValueMix, LoadPlan, PeakPlan, Profile, SearchParams, ServeOptions,
-    ServerLaunch, ServiceSpec, StoreParams, Target,
+    Bench, Controls, Extent, KeyValueMix, LoadPlan, PeakPlan, Profile, RunReport, SearchParams,
+    ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Target,
 };
 use quell_types::{Gap, Reading};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -66,6 +66,8 @@ const USUAL_QPS: f64 = 300.0;
 const LEAST_WINDOW: Duration = Duration::from_millis(600);
 /// Ctrl-C ends a run within about this.
 const HEEDED: Duration = Duration::from_millis(50);
+/// So many windows without an answer are an overload.
+const PATIENCE: usize = 4;
 /// A server listens within this.
 const READY: Duration = Duration::from_secs(10);
 
@@ -179,8 +181,20 @@ impl Loaded {
         Ok(found.with_context(|| format!("the peak rate of {}", self.name))?.peak_qps)
     }
 
-    /// The 95th percentile over a window, in ms.
+    /// The 95th percentile over a window, in ms. A window in which nothing was answered is looked at
+    /// again: what an overload left behind is worked off meanwhile.
     pub(crate) fn p95_ms(&mut self, length: Duration) -> Result<f64, ProfileError> {
+        for _ in 0..PATIENCE {
+            let run = self.window(length)?;
+            if run.answered > 0 {
+                return Ok(run.sojourn.p95_ms);
+            }
+        }
+        Err(ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps })
+    }
+
+    /// One run under load.
+    fn window(&mut self, length: Duration) -> Result<RunReport, ProfileError> {
         if self.stop.requested() {
             return Err(ProfileError::Stopped);
         }
@@ -193,10 +207,6 @@ impl Loaded {
             ..LoadPlan::default()
         };
         self.seed += 1;
-        let failed = |e| ProfileError::Subject {
-            what: self.name.to_owned(),
-            source: std::io::Error::other(e),
-        };
         let controls = Controls::default();
         let mut heed = |_: &quell_service::Window| {
             if self.stop.requested() {
@@ -208,11 +218,10 @@ impl Loaded {
         if self.stop.requested() {
             return Err(ProfileError::Stopped);
         }
-        let run = run.map_err(failed)?;
-        if run.answered == 0 {
-            return Err(ProfileError::Stalled(self.name.to_owned()));
-        }
-        Ok(run.sojourn.p95_ms)
+        run.map_err(|e| ProfileError::Subject {
+            what: self.name.to_owned(),
+            source: std::io::Error::other(e),
+        })
     }
 }
 

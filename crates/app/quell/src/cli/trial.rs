@@ -6,7 +6,7 @@ use super::demo::Service;
 use super::files;
 use anyhow::Context;
 use clap::Subcommand;
-use quell_bench::{Harm, Interrupt, Taken, TrialOptions, trial};
+use quell_bench::{Harm, Interrupt, Program, Taken, TrialOptions, USUAL_GROUPS, trial};
 use std::path::PathBuf;
 
 /// Tries on this machine whether Quell names the right one.
@@ -25,7 +25,7 @@ enum What {
     BusLocker(bus::BusLocker),
 }
 
-/// Puts a service beside five batch groups, of which at most one hurts it: is it named?
+/// Puts a service beside batch groups, of which at most one hurts it: is it named?
 ///
 /// Also told is whether it helps to limit it. What runs in the groups is drawn from the seed before
 /// anything is measured. How much the culprit hurts (in the service's mean latency, its CPU time
@@ -38,6 +38,10 @@ enum What {
 /// together. How hard one works who is to do little harm is found before its trial, with Quell off,
 /// by what it does to the service beside the groups drawn. Each trial takes at most 25 seconds, 31
 /// with little harm, and this search 15 more. Needs root.
+///
+/// In place of Quell's own kernels programs can be drawn: --polluter and --innocent, each as often
+/// as there are programs. One that is over is begun anew; how hard it works is its own, so an
+/// innocent should leave much of a CPU. All are ended after each trial.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +51,10 @@ Examples:
   quell trial polluter --trials 60 --taken cpu --harm 1.05..1.2
   quell trial polluter --trials 10 --taken cpu --harm 1.05..1.2 --control
   quell trial polluter --trials 60 --harm none --seed 3 --json none.json
-  quell trial polluter --trials 5 --taken cpu --report trials")]
+  quell trial polluter --trials 5 --taken cpu --report trials
+  quell trial polluter --trials 20 --apart --service store --groups 11 \\
+    --polluter 'stress-ng --stream 1' --polluter 'stress-ng --cache 1'
+  quell trial polluter --harm none --innocent 'sh -c \"gzip -c /bin/* | wc -c; sleep 1\"'")]
 struct Polluter {
     /// Trials that shall count.
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -73,6 +80,15 @@ struct Polluter {
     /// The service.
     #[arg(long, value_enum, default_value = "search")]
     service: Service,
+    /// Batch groups: innocents, and the culprit if there is one.
+    #[arg(long, value_name = "N", default_value_t = USUAL_GROUPS)]
+    groups: usize,
+    /// What the culprit may run, in place of a kernel that takes memory. May be repeated.
+    #[arg(long = "polluter", value_name = "COMMAND")]
+    polluters: Vec<Program>,
+    /// What innocents may run, in place of kernels that compute. May be repeated.
+    #[arg(long = "innocent", value_name = "COMMAND")]
+    innocents: Vec<Program>,
     /// Writes the outcome, anew after each trial.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -107,6 +123,9 @@ fn run_polluter(polluter: &Polluter) -> anyhow::Result<()> {
         seed: polluter.seed,
         control: polluter.control,
         service: polluter.service.spec(),
+        groups: polluter.groups,
+        polluters: polluter.polluters.clone(),
+        innocents: polluter.innocents.clone(),
         json: polluter.json.clone(),
         report: polluter.report.clone(),
         program: std::env::current_exe().context("cannot find this program")?,

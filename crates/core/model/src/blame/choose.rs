@@ -126,7 +126,9 @@ fn added(guilt: &Guilt, candidate: &Candidate) -> Vec<(usize, f64)> {
     let effect =
         |index: usize| guilt.harm(index, place).map(|(harm, _)| (index, harm * candidate.cpus));
     let counts = guilt.against(place).filter(|index| weights[*index] >= LEAST_WEIGHT);
-    counts.filter_map(effect).collect()
+    let mut all = Vec::with_capacity(guilt.suspects().len());
+    all.extend(counts.filter_map(effect));
+    all
 }
 
 #[cfg(test)]

@@ -148,21 +148,24 @@ impl Cpi2 {
     #[must_use]
     pub fn correlations(&self) -> BTreeMap<Tenant, f64> {
         let Some(threshold) = self.threshold() else { return BTreeMap::new() };
-        let mut sums: BTreeMap<Tenant, (f64, f64)> = BTreeMap::new();
+        let mut sums: Vec<(&Tenant, (f64, f64))> = Vec::new();
         for (sample, _) in &self.window {
             let blame = if sample.cost > threshold {
                 1.0 - threshold / sample.cost
             } else {
                 sample.cost / threshold - 1.0
             };
+            let mut at = 0;
             for (tenant, cpus) in &sample.suspects_cpus {
-                let (weighted, used) = sums.entry(tenant.clone()).or_default();
+                at = place(&mut sums, tenant, at);
+                let (weighted, used) = &mut sums[at].1;
                 *weighted += cpus * blame;
                 *used += cpus;
+                at += 1;
             }
         }
-        let scaled = |(tenant, (weighted, used)): (Tenant, (f64, f64))| {
-            (used > 0.0).then(|| (tenant, weighted / used))
+        let scaled = |(tenant, (weighted, used)): (&Tenant, (f64, f64))| {
+            (used > 0.0).then(|| (tenant.clone(), weighted / used))
         };
         sums.into_iter().filter_map(scaled).collect()
     }
@@ -179,6 +182,19 @@ impl Cpi2 {
         let mixed = |old: f64, new: f64| old + (new - old) / total;
         self.usual = (total, mixed(mean, cost), mixed(square, cost * cost));
     }
+}
+
+/// Where somebody is in a list that rises, or is put into it. Samples have the same names in the same order,
+/// but for those who come and go: so it is looked at first where the one after the last would be.
+fn place<'a>(sums: &mut Vec<(&'a Tenant, (f64, f64))>, tenant: &'a Tenant, guess: usize) -> usize {
+    if sums.get(guess).is_some_and(|(known, _)| *known == tenant) {
+        return guess;
+    }
+    let found = sums.binary_search_by(|(known, _)| (*known).cmp(tenant));
+    found.unwrap_or_else(|at| {
+        sums.insert(at, (tenant, (0.0, 0.0)));
+        at
+    })
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@
 //! Source; issue "Name the polluter and limit only it" (bus locks, the scheduler's own
 //! randomness).
 
+mod growth;
 mod kept;
 mod memory;
 mod moments;
@@ -64,6 +65,7 @@ pub use memory::Loads;
 pub use told::Suffering;
 pub use toll::Toll;
 
+use growth::{both, grown};
 use kept::Kept;
 use memory::Memory;
 use quell_types::{GaugeReading, Reading, Tenant, Time};
@@ -235,23 +237,24 @@ impl Gauge {
         self.driving_out = reads_ln.map_or_else(BTreeMap::new, |ln| self.kept.driving_out(ln));
         let keep = libm::exp(-passed_s / self.params.memory_s);
         let slow_from = self.slow_from();
-        let grew = grown(&old.all.slots, &reading.all.slots);
-        self.remember(&grew, keep);
+        self.remember(grown(&old.all.slots, &reading.all.slots), keep);
         let Some(slow_from) = slow_from else { return };
-        self.window = counted(&grew, slow_from);
+        self.window = counted(grown(&old.all.slots, &reading.all.slots), slow_from);
         self.all = self.all.times(keep).plus(self.window);
-        let others = counted(&grown(&old.others.slots, &reading.others.slots), slow_from);
+        let others = counted(grown(&old.others.slots, &reading.others.slots), slow_from);
         self.others = self.others.times(keep).plus(others);
-        for (tenant, after) in reading.beside.iter().filter(|(t, _)| cpus.contains_key(*t)) {
-            let before = old.beside.get(tenant).map_or(&[][..], |counts| &counts.slots);
-            let known = self.beside.entry(tenant.clone()).or_default();
-            *known = known.times(keep).plus(counted(&grown(before, &after.slots), slow_from));
+        for (tenant, before, after) in both(&old.beside, &reading.beside) {
+            if cpus.contains_key(tenant) {
+                let before = before.map_or(&[][..], |counts| &counts.slots);
+                let known = self.beside.entry(tenant.clone()).or_default();
+                *known = known.times(keep).plus(counted(grown(before, &after.slots), slow_from));
+            }
         }
         self.follow(now, keep, cpus);
     }
 
     /// Samples by slot, of which the usual one is told.
-    fn remember(&mut self, grew: &[f64], keep: f64) {
+    fn remember(&mut self, grew: impl ExactSizeIterator<Item = f64>, keep: f64) {
         self.slots.resize(self.slots.len().max(grew.len()), 0.0);
         self.slots.iter_mut().for_each(|count| *count *= keep);
         self.slots.iter_mut().zip(grew).for_each(|(count, more)| *count += more);
@@ -374,14 +377,11 @@ impl Gauge {
     }
 }
 
-fn counted(grew: &[f64], slow_from: usize) -> Count {
-    Count { all: grew.iter().sum(), slow: grew.iter().skip(slow_from).sum() }
-}
-
-/// How much counts have grown; they wrap with 32 bits.
-fn grown(before: &[u32], after: &[u32]) -> Vec<f64> {
-    let old = before.iter().copied().chain(std::iter::repeat(0));
-    after.iter().zip(old).map(|(new, old)| f64::from(new.wrapping_sub(old))).collect()
+fn counted(grew: impl Iterator<Item = f64>, slow_from: usize) -> Count {
+    grew.enumerate().fold(Count::default(), |count, (slot, more)| {
+        let slow = if slot >= slow_from { more } else { 0.0 };
+        count.plus(Count { all: more, slow })
+    })
 }
 
 #[cfg(test)]

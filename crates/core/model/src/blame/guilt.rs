@@ -2,8 +2,9 @@
 
 mod beside;
 mod heard;
+mod places;
 
-use super::hypothesis::{Hypothesis, Seen};
+use super::hypothesis::{Hypothesis, Noisy, Seen};
 use super::normal::probability_below;
 use quell_types::{Tenant, Time};
 use std::cell::OnceCell;
@@ -204,8 +205,9 @@ impl Guilt {
         let small: f64 = doses.iter().map(|dose| dose * dose * innocent).sum();
         let noise = measurement.variance + small + strangers * params.harm_sd * params.harm_sd;
         let seen = Seen { ln: measurement.ln_slowdown, void_frac: measurement.void_frac };
+        let noisy = Noisy::new(seen, noise, params);
         for hypothesis in &mut self.hypotheses {
-            hypothesis.measure(&doses, seen, noise, params);
+            hypothesis.measure(&doses, &noisy);
         }
         self.level();
         for (count, dose) in self.experiments.iter_mut().zip(&doses) {
@@ -232,6 +234,12 @@ impl Guilt {
         Some(Belief { guilt, harm, harm_sd, experiments: self.experiments[index] })
     }
 
+    /// Probability that a suspect is guilty; 0 if it is not one.
+    #[must_use]
+    pub fn guilt(&self, suspect: &Tenant) -> f64 {
+        self.index(suspect).map_or(0.0, |index| self.weight_against(index))
+    }
+
     /// In how many experiments a suspect was held that count.
     #[must_use]
     pub fn experiments(&self, suspect: &Tenant) -> u32 {
@@ -242,10 +250,17 @@ impl Guilt {
     #[must_use]
     pub fn evidence_ln(&self, suspect: &Tenant) -> f64 {
         let Some(index) = self.index(suspect) else { return 0.0 };
-        let prior = |h: &Hypothesis| libm::exp(h.prior_ln);
+        // There are but three kinds of them.
+        let mut last = (f64::NAN, f64::NAN);
+        let mut prior = |h: &Hypothesis| {
+            if h.prior_ln != last.0 {
+                last = (h.prior_ln, libm::exp(h.prior_ln));
+            }
+            last.1
+        };
         let at_first: f64 = self.against(index).map(|place| prior(&self.hypotheses[place])).sum();
-        let all: f64 = self.hypotheses.iter().map(prior).sum();
-        let now: f64 = self.against(index).map(|place| self.weights()[place]).sum();
+        let all: f64 = self.hypotheses.iter().map(&mut prior).sum();
+        let now = self.weight_against(index);
         let odds = |guilt: f64, all: f64| guilt / (all - guilt).max(f64::MIN_POSITIVE);
         libm::log(odds(now, 1.0).max(f64::MIN_POSITIVE) / odds(at_first, all))
     }
@@ -295,39 +310,15 @@ impl Guilt {
     }
 
     fn weigh(&self) -> Vec<f64> {
-        let said = |h: &Hypothesis| -> f64 {
-            let lists = [&self.hearsay_ln, &self.measured_ln];
-            let of = |member: &usize| lists.iter().filter_map(|ln| ln.get(*member)).sum::<f64>();
-            h.members().iter().map(of).sum()
-        };
+        let lists = [&self.hearsay_ln, &self.measured_ln];
+        let of = |at: usize| lists.iter().filter_map(|ln| ln.get(at)).sum::<f64>();
+        let said_ln: Vec<f64> = (0..self.suspects.len()).map(of).collect();
+        let said = |h: &Hypothesis| h.members().iter().map(|at| said_ln[*at]).sum::<f64>();
         let ln = |h: &Hypothesis| h.weight_ln + said(h) + self.accused_ln(h);
         let mut weights: Vec<f64> = self.hypotheses.iter().map(|h| libm::exp(ln(h))).collect();
         let sum: f64 = weights.iter().sum();
         weights.iter_mut().for_each(|weight| *weight /= sum);
         weights
-    }
-
-    /// Places of the hypotheses that hold a suspect guilty, rising.
-    pub(super) fn against(&self, suspect: usize) -> impl Iterator<Item = usize> + '_ {
-        let others = (0..self.suspects.len()).filter(move |other| *other != suspect);
-        let pair = move |other: usize| self.place(&[other.min(suspect), other.max(suspect)]);
-        std::iter::once(1 + suspect).chain(others.filter_map(pair))
-    }
-
-    /// The place of the hypothesis that names just these, who rise; none if it is not thought of.
-    fn place(&self, members: &[usize]) -> Option<usize> {
-        let suspects = self.suspects.len();
-        let place = match members {
-            [] => 0,
-            [one] => 1 + one,
-            [a, b] => suspects + a * (2 * suspects - a - 1) / 2 + (b - a),
-            _ => return None,
-        };
-        (place < self.hypotheses.len()).then_some(place)
-    }
-
-    pub(super) fn index(&self, suspect: &Tenant) -> Option<usize> {
-        self.places.get(suspect).copied()
     }
 
     /// All hypotheses about so many suspects as they are before any evidence.
@@ -345,13 +336,6 @@ impl Guilt {
             all.extend(two.map(|two| Hypothesis::new(&two, pair, params)));
         }
         all
-    }
-
-    /// The hypothesis that names just these.
-    fn find(&self, members: &[usize]) -> Option<&Hypothesis> {
-        let mut rising = members.to_vec();
-        rising.sort_unstable();
-        self.place(&rising).map(|place| &self.hypotheses[place])
     }
 
     /// Doses in order, and the sum of squares of those of strangers.

@@ -12,6 +12,61 @@ pub(super) struct Seen {
     pub(super) void_frac: f64,
 }
 
+/// What was seen, and how noisy that is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noisy {
+    seen: Seen,
+    noise: f64,
+    /// Variance of what goes wrong, and how often that is.
+    wide: f64,
+    outlier_frac: f64,
+    /// ln of how likely it is by chance alone. So it is for all who were not held, which most are in most
+    /// looks: reckoned once.
+    by_chance_ln: f64,
+}
+
+/// How likely a measurement is: as usual, gone wrong, and void.
+#[derive(Clone, Copy, Debug)]
+struct Likely {
+    usual: f64,
+    wild: f64,
+    shown: f64,
+    void: f64,
+}
+
+impl Likely {
+    fn ln(&self) -> f64 {
+        libm::log((self.shown + self.void).max(f64::MIN_POSITIVE))
+    }
+}
+
+impl Noisy {
+    pub(super) fn new(seen: Seen, noise: f64, params: &GuiltParams) -> Self {
+        let wide = noise * params.outlier_ratio * params.outlier_ratio;
+        let outlier_frac = params.outlier_frac;
+        let mut noisy = Self { seen, noise, wide, outlier_frac, by_chance_ln: 0.0 };
+        noisy.by_chance_ln = noisy.likely(seen.ln, 0.0).ln();
+        noisy
+    }
+
+    /// Where it is `off` by so much from what was foretold, with this variance.
+    fn likely(&self, off: f64, known: f64) -> Likely {
+        let usual = (1.0 - self.outlier_frac) * density(off, known + self.noise);
+        let wild = self.outlier_frac * density(off, known + self.wide);
+        let void_frac = self.seen.void_frac;
+        let may_be_void = void_frac > 0.0;
+        let void = if may_be_void { void_frac * density(self.seen.ln, self.noise) } else { 0.0 };
+        Likely { usual, wild, shown: (1.0 - void_frac) * (usual + wild), void }
+    }
+
+    /// Probability that it is not void, and its variance as far as it is trusted not to have gone wrong.
+    fn trusted(&self, likely: &Likely, known: f64) -> (f64, f64) {
+        let in_time = likely.shown / (likely.shown + likely.void).max(f64::MIN_POSITIVE);
+        let trust = likely.usual / (likely.usual + likely.wild).max(f64::MIN_POSITIVE);
+        (in_time, known + self.noise / (trust + (1.0 - trust) * self.noise / self.wide))
+    }
+}
+
 /// Nobody, one suspect or two.
 ///
 /// Invariant: members rise; the covariance is symmetric; entries past the members are not used.
@@ -89,24 +144,21 @@ impl Hypothesis {
     /// Some measurements go wrong (a burst of the host): they are thought to come from a wider
     /// distribution, and so neither decide nor teach much. One that may have come too late is thought to
     /// come from what shows nothing: that it does says little, and that something shows says as much as ever.
-    pub(super) fn measure(&mut self, doses: &[f64], seen: Seen, noise: f64, params: &GuiltParams) {
+    pub(super) fn measure(&mut self, doses: &[f64], noisy: &Noisy) {
         let mut own = [0.0; MOST_GUILTY];
         for (dose, member) in own.iter_mut().zip(self.members()) {
             *dose = doses[*member];
         }
+        if own == [0.0; MOST_GUILTY] {
+            self.weight_ln += noisy.by_chance_ln;
+            return;
+        }
         let shared = self.covariance.map(|row| row[0] * own[0] + row[1] * own[1]);
         let known = own[0] * shared[0] + own[1] * shared[1];
-        let off = seen.ln - self.foretell(doses);
-        let wide = noise * params.outlier_ratio * params.outlier_ratio;
-        let usual = (1.0 - params.outlier_frac) * density(off, known + noise);
-        let wild = params.outlier_frac * density(off, known + wide);
-        let shown = (1.0 - seen.void_frac) * (usual + wild);
-        let may_be_void = seen.void_frac > 0.0;
-        let void = if may_be_void { seen.void_frac * density(seen.ln, noise) } else { 0.0 };
-        self.weight_ln += libm::log((shown + void).max(f64::MIN_POSITIVE));
-        let in_time = shown / (shown + void).max(f64::MIN_POSITIVE);
-        let trust = usual / (usual + wild).max(f64::MIN_POSITIVE);
-        let total = known + noise / (trust + (1.0 - trust) * noise / wide);
+        let off = noisy.seen.ln - self.foretell(doses);
+        let likely = noisy.likely(off, known);
+        self.weight_ln += likely.ln();
+        let (in_time, total) = noisy.trusted(&likely, known);
         for (row, gain) in shared.iter().map(|s| in_time * s / total).enumerate() {
             self.mean[row] += gain * off;
             for (column, other) in shared.iter().enumerate() {

@@ -22,6 +22,7 @@ use super::guilt::Guilt;
 use super::rivals::{Manner, Stood, stood};
 use super::waiting::Waiting;
 use quell_types::Tenant;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// Signs of reasons other than neighbours; none where they cannot be read.
@@ -116,8 +117,10 @@ fn share_in_words(sharing: &[Culprit], cause: Cause) -> Option<String> {
 /// Everybody of whom something is to be said, each once: by the stronger evidence.
 fn accused(evidence: &Evidence<'_>, stood: Vec<Stood>, params: &FindingParams) -> Vec<Culprit> {
     let Evidence { work: guilt, latency, cpus, correlated, lockers, .. } = *evidence;
-    let whole = guilt.foretell(cpus);
-    let one = |(tenant, cpus): (&Tenant, &f64)| culprit(guilt, tenant, *cpus, whole, params);
+    let whole = OnceCell::new();
+    // Most often nobody is so likely guilty that it is asked for.
+    let whole_ln = || *whole.get_or_init(|| guilt.foretell(cpus));
+    let one = |(tenant, cpus): (&Tenant, &f64)| culprit(guilt, tenant, *cpus, &whole_ln, params);
     let mut culprits: Vec<Culprit> = cpus.iter().filter_map(one).collect();
     let place = |culprits: &[Culprit], t: &Tenant| culprits.iter().position(|c| c.workload == *t);
     let locked = lockers.iter().map(|tenant| (tenant, Resource::BusLock));
@@ -161,14 +164,14 @@ pub(super) fn culprit(
     guilt: &Guilt,
     tenant: &Tenant,
     cpus: f64,
-    whole_ln: f64,
+    whole_ln: &dyn Fn() -> f64,
     params: &FindingParams,
 ) -> Option<Culprit> {
-    let belief = guilt.belief(tenant)?;
     // The probability of harm is never above that of guilt, and costs more to reckon.
-    if belief.guilt < params.suspected_frac {
+    if guilt.guilt(tenant) < params.suspected_frac {
         return None;
     }
+    let belief = guilt.belief(tenant)?;
     let confidence = guilt.harmful(tenant, cpus, params.least_ln);
     // Others' word makes surer, and accuses nobody by itself.
     if confidence * guilt.unheard_frac(tenant) < params.suspected_frac {
@@ -177,7 +180,7 @@ pub(super) fn culprit(
     let effect_ln = belief.harm * cpus;
     let shown = confidence >= params.named_frac
         && belief.experiments >= params.named_experiments
-        && effect_ln >= params.named_share_frac * whole_ln;
+        && effect_ln >= params.named_share_frac * whole_ln();
     Some(Culprit {
         workload: tenant.clone(),
         confidence,

@@ -94,8 +94,7 @@ pub(super) fn stood<'a>(
     suspects: impl Iterator<Item = &'a Tenant>,
     params: &FindingParams,
 ) -> Vec<Stood> {
-    let of = |workload: &'a Tenant| Some((workload, waiting.crowding(workload, params.least_ln)?));
-    let mut all: Vec<(&Tenant, Crowding)> = suspects.filter_map(of).collect();
+    let mut all = waiting.crowdings(suspects, params.least_ln);
     let whole_cpus: f64 = all.iter().map(|(_, crowding)| crowding.used_cpus).sum();
     all.retain(|(_, crowding)| {
         crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac

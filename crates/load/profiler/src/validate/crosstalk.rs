@@ -22,6 +22,9 @@ const MOST_ROUNDS: usize = 5;
 /// Disks and links work in few large pieces: of their work a longer window is looked at.
 const PIECES_WINDOW: Duration = Duration::from_millis(150);
 
+/// A window without work is made longer up to so many times.
+const PATIENCE: u32 = 100;
+
 /// Resources that hang together by what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
@@ -69,7 +72,13 @@ pub(super) fn measure(
             row(options, victim, &mut sources, &mut kept, stop)?;
         }
         let pairs = resources.iter().zip(&kept);
-        found.crosstalk.extend(pairs.filter_map(|(source, kept)| lost(*source, victim, kept)));
+        let losses: Vec<Crosstalk> =
+            pairs.filter_map(|(source, kept)| lost(*source, victim, kept)).collect();
+        if losses.len() < resources.len() {
+            let why = "cross-talk: it got too little of its CPU to be looked at".to_owned();
+            found.absent.entry(victim.resource).or_insert(why);
+        }
+        found.crosstalk.extend(losses);
         tell(&format!("cross-talk: {} beside {} others", victim.resource, resources.len()));
     }
     Ok(())
@@ -124,6 +133,19 @@ fn window(options: &ValidateOptions, victim: Resource) -> Duration {
     }
 }
 
+/// A victim's rate over a window, which is longer where it did nothing at all in it: others have its CPU.
+fn rate(victim: &Running, window: Duration, stop: &Stop) -> Result<f64, ProfileError> {
+    let mark = Mark::of(victim);
+    for _ in 0..PATIENCE {
+        pause(window, stop)?;
+        let rate = mark.rate(victim);
+        if rate > 0.0 {
+            return Ok(rate);
+        }
+    }
+    Ok(0.0)
+}
+
 /// One victim beside each source in turn, with quiet windows between them. In a quiet window the
 /// source is awake and does nothing. Shares of the victim's work that it keeps go to `kept`.
 fn row(
@@ -141,9 +163,7 @@ fn row(
     let rate_at = |sources: &mut Sources, source: usize, level: f64| {
         sources.turn(source, level)?;
         pause(SETTLE, stop)?;
-        let mark = Mark::of(&victim.running);
-        pause(window, stop)?;
-        Ok::<f64, ProfileError>(mark.rate(&victim.running))
+        rate(&victim.running, window, stop)
     };
     let mut before = rate_at(sources, 0, 0.0)?;
     sources.mute(0)?;

@@ -1,6 +1,6 @@
 //! What came of the trial.
 
-use super::super::draw::{Composition, GROUPS, Member};
+use super::super::draw::{Composition, Member};
 use super::super::watch::used;
 use super::BusTrialOptions;
 use super::seen::{Seen, Stretch};
@@ -169,11 +169,11 @@ impl BusTrialReport {
         seen: &Seen,
     ) -> Self {
         let culprit = drawn.culprit.unwrap_or_default();
-        let name = GROUPS[culprit];
-        let innocents = |list: Vec<String>| list.into_iter().filter(|n| n != name).collect();
+        let group = |index: usize| drawn.members[index].group.clone();
+        let name = group(culprit);
+        let innocents = |list: Vec<String>| list.into_iter().filter(|n| *n != name).collect();
         let limited = |group: &usize| seen.limited_ns(*group).is_some();
-        let limited: Vec<String> =
-            (0..GROUPS.len()).filter(limited).map(|g| GROUPS[g].to_owned()).collect();
+        let limited: Vec<String> = (0..drawn.members.len()).filter(limited).map(group).collect();
         let bursts: Vec<BurstHarm> =
             seen.bursts.iter().map(|burst| BurstHarm::of(burst, seen, culprit)).collect();
         let (held, free): (Vec<_>, Vec<_>) = bursts.iter().partition(|b| b.limit_cpus.is_some());
@@ -187,8 +187,8 @@ impl BusTrialReport {
             pause_s: options.bursts.pause.as_secs_f64(),
             rest_percent: options.bursts.rest_percent,
             groups: drawn.members.iter().enumerate().map(|m| in_words(m, culprit)).collect(),
-            culprit: name.to_owned(),
-            named_in_burst: seen.names.named.get(name).map(|at_ns| seen.burst_at(*at_ns)),
+            culprit: name.clone(),
+            named_in_burst: seen.names.named.get(&name).map(|at_ns| seen.burst_at(*at_ns)),
             limited_in_burst: seen.limited_ns(culprit).map(|at_ns| seen.burst_at(at_ns)),
             innocents_named: innocents(seen.names.named.keys().cloned().collect()),
             innocents_suspected: innocents(seen.names.suspected.keys().cloned().collect()),
@@ -286,7 +286,8 @@ fn tail(seen: &Seen) -> Plot {
 
 fn cpus(report: &BusTrialReport, seen: &Seen) -> Plot {
     let mut plot = Plot::new("CPUs of him who locks the bus", "time (s)", "CPUs");
-    let culprit = GROUPS.iter().position(|name| *name == report.culprit).unwrap_or_default();
+    let starred = |words: &String| words.contains("*:");
+    let culprit = report.groups.iter().position(starred).unwrap_or_default();
     let uses = used(&seen.moments, culprit, seen.start_ns);
     plot.series.push(Series::new("uses", Style::Line, uses));
     let limit = seen.moments.iter().map(|moment| {

@@ -1,5 +1,6 @@
 //! Tests of what is drawn, refused and told. Nothing here locks the bus.
 
+use super::super::draw::names as group_names;
 use super::*;
 use quell_service::SearchParams;
 
@@ -45,15 +46,16 @@ fn one_is_drawn_and_the_others_leave_much_of_a_cpu() {
         assert_eq!(drawn.members, draw(seed).members);
         culprits.insert(drawn.culprit.unwrap());
         for (index, member) in drawn.members.iter().enumerate() {
+            let kernel = member.kernel().unwrap();
             if Some(index) == drawn.culprit {
-                assert_eq!(member.resource, "bus-lock");
+                assert_eq!(kernel.resource, "bus-lock");
             } else {
-                assert!((10.0..=30.0).contains(&member.intensity), "{member:?}");
-                assert!(!["bus-lock", "llc-capacity"].contains(&member.resource), "{member:?}");
+                assert!((10.0..=30.0).contains(&kernel.intensity), "{kernel:?}");
+                assert!(!["bus-lock", "llc-capacity"].contains(&kernel.resource), "{kernel:?}");
             }
         }
     }
-    assert_eq!(culprits.len(), GROUPS.len());
+    assert_eq!(culprits.len(), USUAL_GROUPS);
 }
 
 const S: u64 = 1_000_000_000;
@@ -96,9 +98,9 @@ fn course() -> Seen {
         (at_ns, now)
     });
     let moment = |tenth: u64| {
-        let mut limit_cpus = vec![None; GROUPS.len()];
+        let mut limit_cpus = vec![None; USUAL_GROUPS];
         limit_cpus[culprit] = (tenth >= 103).then_some(0.05);
-        Moment { at_ns: tenth * S / 10, cpu_ns: vec![0; GROUPS.len()], limit_cpus }
+        Moment { at_ns: tenth * S / 10, cpu_ns: vec![0; USUAL_GROUPS], limit_cpus }
     };
     let burst = |number: u32| {
         let from_ns = u64::from(number) * 5 * S;
@@ -106,8 +108,9 @@ fn course() -> Seen {
     };
     let mut names = Names::default();
     let suspect = |name: &str| Said { suspected: [name.to_owned()].into(), ..Said::default() };
-    names.hear(6 * S, &suspect(GROUPS[(culprit + 1) % GROUPS.len()]));
-    let named = Said { named: [GROUPS[culprit].to_owned()].into(), ..Said::default() };
+    names.hear(6 * S, &suspect(&group_names(USUAL_GROUPS)[(culprit + 1) % USUAL_GROUPS]));
+    let named =
+        Said { named: [group_names(USUAL_GROUPS)[culprit].clone()].into(), ..Said::default() };
     names.hear(10 * S + S / 5, &named);
     names.hear(12 * S, &named);
     Seen {

@@ -1,6 +1,6 @@
 //! Tests of the scores of trials.
 
-use super::super::draw::Composition;
+use super::super::draw::{Cast, Composition};
 use super::super::guarded::{Said, Verdict};
 use super::super::harm::{Measured, Pair};
 use super::*;
@@ -12,7 +12,7 @@ fn measured(cost_ratio: f64, latency_ratio: f64) -> Measured {
 }
 
 fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
-    let drawn = Composition::draw(1, number, (Harm::Much, Taken::Memory), 9.0);
+    let drawn = Composition::draw(1, number, &Cast::of_kernels(Harm::Much, Taken::Memory), 9.0);
     let culprit = drawn.culprit().unwrap().to_owned();
     let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
     let said = Said { named: named.iter().map(name).collect(), seconds, ..Said::default() };
@@ -42,7 +42,7 @@ fn names_are_counted_and_never_found_is_for_ever() {
 #[test]
 fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
     let mut report = TrialReport::of(Harm::Little, Taken::Cpu, 1);
-    let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu), 9.0);
+    let drawn = Composition::draw(1, 0, &Cast::of_kernels(Harm::Little, Taken::Cpu), 9.0);
     let of = |limited, harm| {
         let verdict = Verdict { limited, ..Verdict::default() };
         Trial::judged(0, &drawn, Some(measured(1.0, harm)), verdict)
@@ -61,7 +61,7 @@ fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
 #[test]
 fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
     let mut report = TrialReport::of(Harm::Much, Taken::Memory, 1);
-    let drawn = Composition::draw(1, 0, (Harm::Much, Taken::Cpu), 9.0);
+    let drawn = Composition::draw(1, 0, &Cast::of_kernels(Harm::Much, Taken::Cpu), 9.0);
     let harm = measured(1.1, 0.9);
     for number in 0..6 {
         assert!(!report.gives_up(5, 0.4));
@@ -77,7 +77,7 @@ fn what_is_discarded_counts_nowhere_and_too_much_of_it_ends_the_run() {
 #[test]
 fn a_culprit_whose_harm_was_not_measured_is_not_told_to_be_none() {
     for (class, said) in [(Harm::Much, "not measured: discarded"), (Harm::None, "no culprit: ")] {
-        let drawn = Composition::draw(1, 0, (class, Taken::Memory), 9.0);
+        let drawn = Composition::draw(1, 0, &Cast::of_kernels(class, Taken::Memory), 9.0);
         let words = Trial::discarded(0, &drawn, None, "it did not begin").in_words();
         assert!(words.contains(said), "{words}");
     }
@@ -95,7 +95,7 @@ fn what_was_said_in_a_trial_that_does_not_count_is_told_and_not_counted() {
 #[test]
 fn a_control_tells_how_far_one_is_off_and_how_far_it_is_said_to_be() {
     let mut report = TrialReport::of(Harm::Little, Taken::Cpu, 1);
-    let drawn = Composition::draw(1, 0, (Harm::Little, Taken::Cpu), 9.0);
+    let drawn = Composition::draw(1, 0, &Cast::of_kernels(Harm::Little, Taken::Cpu), 9.0);
     report.reckon_control();
     assert_eq!(report.control, None);
     for ratio in [1.1, 1.0 / 1.1] {

@@ -52,6 +52,7 @@
 //!
 //! Source: A-21, B-2, T-3; issue "Name the polluter and limit only it" (each workload's own activity).
 
+use super::growth::both;
 use super::memory::MOST_LN;
 use super::{EIGHTH_LN, MEMORY_S};
 use quell_types::{GaugeCounts, GaugeReading, KeptCounts, Tenant};
@@ -192,11 +193,8 @@ impl Kept {
     /// Of most groups nothing new is known in a sample: these are not touched.
     pub(super) fn learn(&mut self, passed_s: f64, old: &GaugeReading, new: &GaugeReading) {
         self.now_s += passed_s;
-        let mut before = old.beside.iter().peekable();
-        for (tenant, after) in &new.beside {
-            while before.next_if(|(known, _)| *known < tenant).is_some() {}
-            let same = before.next_if(|(known, _)| *known == tenant);
-            let known = same.map(|(_, counts)| counts.kept).unwrap_or_default();
+        for (tenant, before, after) in both(&old.beside, &new.beside) {
+            let known = before.map(|counts| counts.kept).unwrap_or_default();
             if after.kept.samples == known.samples {
                 continue;
             }

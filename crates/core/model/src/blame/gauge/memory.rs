@@ -34,6 +34,7 @@
 //! Source; issue "Name the polluter and limit only it" (the scheduler's own randomness as a free
 //! experiment).
 
+use super::growth::both;
 use super::moments::Moments;
 use super::{EIGHTH_LN, MEMORY_S};
 use quell_types::{GaugeCounts, GaugeReading, Tenant};
@@ -55,7 +56,7 @@ fn grown(before: Option<&GaugeCounts>, after: &GaugeCounts) -> Moments {
     let old = before.map_or(&[][..], |counts| &counts.slots);
     let (memory, squares) = before.map_or((0, 0), |c| (c.memory, c.memory_squares));
     Moments {
-        count: super::grown(old, &after.slots).iter().sum(),
+        count: super::growth::grown(old, &after.slots).sum(),
         sum: EIGHTH_LN * after.memory.saturating_sub(memory) as f64,
         squares: EIGHTH_LN * EIGHTH_LN * after.memory_squares.saturating_sub(squares) as f64,
     }
@@ -98,8 +99,8 @@ impl Memory {
     pub(super) fn learn(&mut self, passed_s: f64, old: &GaugeReading, new: &GaugeReading) {
         let keep = libm::exp(-passed_s / MEMORY_S);
         self.all.fade(keep, grown(Some(&old.all), &new.all));
-        for (tenant, after) in &new.beside {
-            let more = grown(old.beside.get(tenant), after);
+        for (tenant, before, after) in both(&old.beside, &new.beside) {
+            let more = grown(before, after);
             self.beside.entry(tenant.clone()).or_default().fade(keep, more);
         }
     }

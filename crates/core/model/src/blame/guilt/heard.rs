@@ -37,7 +37,7 @@ impl Guilt {
     pub fn unheard_frac(&self, suspect: &Tenant) -> f64 {
         let Some(index) = self.index(suspect) else { return 1.0 };
         let Some(ln) = self.hearsay_ln.get(index).filter(|ln| **ln != 0.0) else { return 1.0 };
-        let guilt: f64 = self.against(index).map(|place| self.weights()[place]).sum();
+        let guilt = self.weight_against(index);
         // Every hypothesis that holds it guilty has the same factor, so odds have it too.
         1.0 / (guilt + (1.0 - guilt) * libm::exp(*ln))
     }

@@ -23,7 +23,7 @@ impl Pulses {
         }
         let whole_ln = self.guilt.foretell(&self.height);
         let shown = |(tenant, cpus): (&Tenant, &f64)| {
-            let shown = culprit(&self.guilt, tenant, *cpus, whole_ln, params)?;
+            let shown = culprit(&self.guilt, tenant, *cpus, &|| whole_ln, params)?;
             let share_frac = (libm::log(shown.slowdown) / whole_ln).clamp(0.0, 1.0);
             (shown.status == Standing::Named).then_some(Culprit { share_frac, ..shown })
         };

@@ -30,19 +30,22 @@ impl Victim {
     /// company; of several the one in the worst. Of the latter those who are held back by their quota are
     /// left alone: they do little harm now, and what may be held of them is wanted when they are free again.
     pub(super) fn accused(&self, candidates: &[Candidate]) -> Option<Tenant> {
-        let guilt = &self.work.guilt;
+        let (guilt, params) = (&self.work.guilt, &self.params);
         let accused = |c: &&Candidate| {
             let held = guilt.experiments(&c.suspect);
-            let proved = held >= self.params.named_experiments;
+            let proved = held >= params.named_experiments;
             let in_bad_company = guilt.company_ln(&c.suspect) >= ACCUSED_LN;
-            // Nothing else can have made it likely; the rest costs more the more suspects there are.
-            if !in_bad_company && (held == 0 || proved) {
+            // Nothing else can have made it likely; the rest costs more the more suspects there are, harm more
+            // than guilt, which is never less likely.
+            let least = if in_bad_company { params.suspected_frac } else { params.named_frac };
+            let may_be = in_bad_company || (held > 0 && !proved);
+            if !may_be || guilt.guilt(&c.suspect) < least.min(params.named_frac) {
                 return false;
             }
-            let harmful = guilt.harmful(&c.suspect, c.cpus, self.params.least_ln);
-            let sure = harmful >= self.params.named_frac;
+            let harmful = guilt.harmful(&c.suspect, c.cpus, params.least_ln);
+            let sure = harmful >= params.named_frac;
             let told = in_bad_company
-                && harmful >= self.params.suspected_frac
+                && harmful >= params.suspected_frac
                 && !self.held_back.contains(&c.suspect);
             if sure { !proved } else { told }
         };
