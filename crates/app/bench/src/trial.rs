@@ -85,6 +85,9 @@ const SETTLED: Duration = Duration::from_millis(500);
 const SEARCH_SEED: u64 = 1 << 40;
 /// Little harm is known well enough if its interval ends at less than so many times its begin.
 const WIDEST: f64 = 1.5;
+/// Where the host takes so much of the machine, whoever uses CPUs slows everybody, whatever he does with them.
+const STOLEN_FRAC: f64 = 0.05;
+const STOLEN: &str = "the host took CPUs away";
 /// Discarded trials may be this share of all.
 const DISCARDED_FRAC: f64 = 0.4;
 
@@ -240,8 +243,9 @@ impl Ground<'_> {
             let until = Instant::now() + AFTER;
             self.off_turns(crowd, arrivals, (&mut off, until), &Latencies::default())?;
         }
+        let stolen = (said.stolen_frac >= STOLEN_FRAC).then_some(STOLEN);
         let verdict = Verdict { said, turns, limited: watch::limited(&moments) };
-        let refused = self.refuses(off.harm());
+        let refused = stolen.or_else(|| self.refuses(off.harm()));
         let trial = Trial::judged(number, drawn, off.harm(), verdict).unless(refused);
         let course = Course::new(number, drawn, &spans, &latencies, &moments);
         Ok((trial, refused.is_none().then_some(course)))

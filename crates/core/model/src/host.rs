@@ -2,15 +2,19 @@
 
 use crate::{Counter, CounterByCpu};
 use quell_types::{
-    BytesPerSecond, CpuTimes, Fraction, Gap, HostObservation, HostReading, LinkObservation,
-    LinkReading, Reading, Tenant, Time,
+    BytesPerSecond, CpuTimes, Fraction, Gap, GaugeReading, HostObservation, HostReading,
+    LinkObservation, LinkReading, PauseCounts, Reading, Tenant, Time,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Less time between ticks tells nothing of the rest.
+const LEAST_TIMED_NS: u64 = 100_000_000;
+
 #[derive(Debug, Default)]
 pub(crate) struct HostCounters {
     cpu: Option<CpuTimes>,
+    pauses: Option<PauseCounts>,
     memory: Counter,
     cpu_pressure: Counter,
     bus_locks: CounterByCpu,
@@ -27,11 +31,13 @@ pub(crate) struct LinkCounters {
 impl HostCounters {
     pub(crate) fn observe(&mut self, time: Time, reading: &HostReading) -> HostObservation {
         let shares = self.cpu_shares(&reading.cpu);
+        let lost = self.lost_frac(&reading.gauge);
         let memory = reading.memory.clone().map(|m| m.bytes);
         let stalled = reading.pressure.clone().map(|p| p.cpu_some_ns);
         HostObservation {
             utilisation: shares.clone().map(|(busy, _)| Fraction(busy)),
-            steal: shares.map(|(_, steal)| Fraction(steal)),
+            // A hypervisor may take more than it says; to the kernel that was busy time.
+            steal: shares.map(|(busy, steal)| Fraction(steal.max(busy * lost))),
             memory: self.memory.rate(time, &memory).map(BytesPerSecond),
             cpu_pressure: self
                 .cpu_pressure
@@ -61,6 +67,15 @@ impl HostCounters {
         let busy_ns = reading.cpu_busy_ns.clone().map(Arc::new);
         let rates = self.cpu_busy.rates(time, &busy_ns)?;
         Ok(rates.iter().map(|(cpu, ns)| (*cpu, Fraction((ns / 1e9).min(1.0)))).collect())
+    }
+
+    /// Of the time of busy CPUs, the share in which they were not there, as far as timers tell: at least so much.
+    fn lost_frac(&mut self, gauge: &Reading<Arc<GaugeReading>>) -> f64 {
+        let Ok(now) = gauge.as_ref().map(|gauge| gauge.pauses) else { return 0.0 };
+        let Some(old) = self.pauses.replace(now) else { return 0.0 };
+        let timed_ns = now.timed_ns.saturating_sub(old.timed_ns);
+        let lost_ns = now.lost_ns.saturating_sub(old.lost_ns);
+        if timed_ns < LEAST_TIMED_NS { 0.0 } else { (lost_ns as f64 / timed_ns as f64).min(1.0) }
     }
 
     /// (busy over busy + idle, steal over all).
@@ -98,5 +113,41 @@ impl LinkCounters {
             backlog_bytes: reading.backlog_bytes.clone(),
             drops_per_s: self.drops.rate(time, &reading.drops),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Two CPUs of which one was busy until now; the hypervisor says that it took so much, timers that they were
+    /// late by so much.
+    fn at(seconds: u64, said_ns: u64, timed_ns: u64, lost_ns: u64) -> HostReading {
+        let cpu = CpuTimes { busy_ns: seconds * S, idle_ns: seconds * S, steal_ns: said_ns };
+        let pauses = PauseCounts { timed_ns, lost_ns };
+        let gauge = Ok(Arc::new(GaugeReading { pauses, ..GaugeReading::default() }));
+        HostReading { cpu: Ok(cpu), gauge, ..HostReading::missing(&Gap::absent("not here")) }
+    }
+
+    fn steal(readings: [HostReading; 2]) -> f64 {
+        let mut host = HostCounters::default();
+        let [first, second] = readings;
+        host.observe(Time(S), &first);
+        host.observe(Time(2 * S), &second).steal.unwrap().0
+    }
+
+    #[test]
+    fn what_a_hypervisor_takes_and_does_not_say_is_told_by_late_timers() {
+        let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-9, "{found}");
+        near(steal([at(1, 0, 0, 0), at(2, 0, S, 0)]), 0.0);
+        near(steal([at(1, 0, 0, 0), at(2, S / 2, S, 0)]), 0.2);
+        // A third of the busy half.
+        near(steal([at(1, 0, 0, 0), at(2, 0, 900_000_000, 300_000_000)]), 1.0 / 6.0);
+        near(steal([at(1, 0, 5, 5), at(2, S / 2, S, S / 100)]), 0.2);
+        near(steal([at(1, 0, 0, 0), at(2, 0, S / 20, S / 20)]), 0.0);
+        let blind = |reading| HostReading { gauge: Err(Gap::absent("no eBPF")), ..reading };
+        near(steal([blind(at(1, 0, 0, 0)), blind(at(2, 0, S, S))]), 0.0);
     }
 }

@@ -145,7 +145,7 @@ pub struct BatchObservation {
 pub struct HostObservation {
     /// Busy time over all CPU time that was not stolen.
     pub utilisation: Reading<Fraction>,
-    /// Share of time that the hypervisor took away.
+    /// Share of time that the hypervisor took away, as it says itself or as late timers tell, whichever is more.
     pub steal: Reading<Fraction>,
     /// Memory traffic.
     pub memory: Reading<BytesPerSecond>,

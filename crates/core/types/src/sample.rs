@@ -228,6 +228,19 @@ pub struct GaugeReading {
     pub beside: BTreeMap<Tenant, GaugeCounts>,
     /// Those in which a task of nobody here had one.
     pub others: GaugeCounts,
+    /// How late CPUs' timers came.
+    #[serde(default)]
+    pub pauses: PauseCounts,
+}
+
+/// What timers tell of time in which CPUs were not there, as when a hypervisor holds a virtual CPU back, or has
+/// another one in its place, and does not call that steal. Summed over CPUs, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseCounts {
+    /// From one tick to the next on CPUs that were not idle in between.
+    pub timed_ns: u64,
+    /// By so much the next one was late, where it was late by more than a quarter of the time.
+    pub lost_ns: u64,
 }
 
 /// Samples of the gauge, summed.

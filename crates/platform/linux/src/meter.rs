@@ -145,6 +145,7 @@ impl Meter {
             beside: used.map(|(name, of)| (name.clone(), of)).collect(),
             all: counts(&counted.all),
             others: counts(&counted.others),
+            pauses: counted.pauses,
         }))
     }
 

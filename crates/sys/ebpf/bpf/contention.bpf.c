@@ -53,6 +53,7 @@ const volatile __u32 online = 0;
 #include "company.h"
 #include "gauge.h"
 #include "kept.h"
+#include "pauses.h"
 
 struct task {
 	__u64 cgroup;
@@ -75,6 +76,7 @@ struct cpu {
 	__u32 pid; /* of the task that runs */
 	__u32 runs; /* one more than the number of the victim that it belongs to */
 	__u64 gauged; /* when a sample was taken here last */
+	__u64 ticked; /* when its timer came last; 0 if it was idle since */
 	__u32 far; /* the line of memory that it read last */
 	struct keeper keeper;
 	struct line lines[VICTIMS];
@@ -413,6 +415,7 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 		begin(task, cpu, number, victim_of(task) - 1, is_narrow(prev), now);
 	cpu->pid = next->pid;
 	if (!next->pid) {
+		cpu->ticked = 0;
 		turn(cpu, clocks, 0, now);
 		wipe(cpu);
 		return 0;
@@ -440,6 +443,8 @@ SEC("tp_btf/local_timer_entry") int quell_wait_tick(__u64 *ctx)
 	if (!config || !cpu || !cpu->pid)
 		return 0;
 	now = clock();
+	see_pause(cpu->ticked, now);
+	cpu->ticked = now;
 	judge_kept(cpu, number, row_on(number), now);
 	keep(&cpu->keeper, number, 1, now);
 	return 0;

@@ -9,6 +9,7 @@ use aya::programs::{BtfTracePoint, FEntry, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use quell_types::Beside;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Most slots that can be watched at once.
 pub const MAX_VICTIMS: usize = 8;
@@ -104,6 +105,7 @@ pub(crate) struct Contention {
     group_map: HashMap<MapData, u64, u32>,
     blame: PerCpuArray<MapData, Blame>,
     samples: Array<MapData, gauge::Row>,
+    pauses: PerCpuArray<MapData, gauge::Pauses>,
     /// Or why it is not known what is sent.
     sends: Result<Sends, String>,
     /// Whether there is a program at each CPU's timer.
@@ -128,6 +130,8 @@ impl Contention {
         let [gauge_ns, kept_ns] = gauge::between_ns(online);
         loader.override_global("gauge_ns", &gauge_ns, true);
         loader.override_global("kept_ns", &kept_ns, true);
+        let tick_ns = gauge::tick_ns(Path::new("/"));
+        loader.override_global("tick_ns", &tick_ns, true);
         loader.map_max_entries("rq_lines", cpus as u32);
         loader.map_max_entries("rq_gauge", slots + SLOT_0);
         loader.map_max_entries("rq_cpus", cpus as u32);
@@ -148,6 +152,7 @@ impl Contention {
             group_map: objects::take(&mut ebpf, "rq_groups")?,
             blame: objects::take(&mut ebpf, "rq_blame")?,
             samples: objects::take(&mut ebpf, "rq_gauge")?,
+            pauses: objects::take(&mut ebpf, "rq_pauses")?,
             sends,
             ticks,
             groups: BTreeMap::new(),
@@ -300,7 +305,8 @@ impl Contention {
         let used: BTreeSet<u32> = self.groups.values().copied().collect();
         let one = |slot: u32| Ok((slot, of(slot + SLOT_0)?));
         let slots = used.into_iter().map(one).collect::<Result<_, EbpfError>>()?;
-        Ok(Gauge { all: of(NOBODY)?, slots, others: of(OTHERS)? })
+        let pauses = self.pauses.get(&0, 0).map_err(EbpfError::map("rq_pauses"))?;
+        Ok(Gauge { all: of(NOBODY)?, slots, others: of(OTHERS)?, pauses: gauge::pauses(&pauses) })
     }
 
     fn row(&self, row: u32, victim: usize) -> Result<Row, EbpfError> {

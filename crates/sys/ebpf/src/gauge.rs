@@ -3,7 +3,8 @@
 use crate::objects;
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf};
-use quell_types::KeptCounts;
+use quell_types::{KeptCounts, PauseCounts};
+use rustix::time::{ClockId, clock_getres};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -18,6 +19,9 @@ const KEPT_PER_S: u64 = 200;
 const TICK: (&str, &str) = ("quell_wait_tick", "local_timer_entry");
 /// What tells by which device a CPU's timer ticks; those of Hyper-V and Xen do not pass that program.
 const TIMER: &str = "sys/devices/system/clockevents/clockevent0/current_device";
+
+/// CPUs that have no tick while one task has them: there one that does not come was not missed.
+const TICKLESS: &str = "sys/devices/system/cpu/nohz_full";
 
 /// Slots of a count of the gauge.
 pub const GAUGE_SLOTS: usize = 32;
@@ -45,7 +49,12 @@ pub struct Gauge {
     pub slots: BTreeMap<u32, Samples>,
     /// The same of tasks that are in no tracked group.
     pub others: Samples,
+    /// How late CPUs' timers came.
+    pub pauses: PauseCounts,
 }
+
+/// `struct pauses` of bpf/pauses.h: time between ticks, and what of it was too long.
+pub(crate) type Pauses = [u64; 2];
 
 /// `struct gauge` of bpf/gauge.h: when it was counted last; samples by slot, two in a word; what memory took,
 /// and its squares; samples of kept lines, what these took and how long they were left.
@@ -68,6 +77,25 @@ impl Samples {
 pub(crate) fn between_ns(cpus: u32) -> [u64; 2] {
     let one = |per_s: u64| u64::from(cpus) * 1_000_000_000 / per_s;
     if why_not(cpus).is_none() { [one(SAMPLES_PER_S), one(KEPT_PER_S)] } else { [0, 0] }
+}
+
+/// Time from one tick of a busy CPU to the next; 0 where it may have none, below `root`. A coarse clock goes on
+/// with each tick.
+pub(crate) fn tick_ns(root: &Path) -> u64 {
+    let tickless = fs::read_to_string(root.join(TICKLESS)).unwrap_or_default();
+    if tickless.contains(|c: char| c.is_ascii_digit()) {
+        return 0;
+    }
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    tick.tv_sec.unsigned_abs() * 1_000_000_000 + tick.tv_nsec.unsigned_abs()
+}
+
+/// Summed over CPUs.
+pub(crate) fn pauses(of_cpus: &[Pauses]) -> PauseCounts {
+    of_cpus.iter().fold(PauseCounts::default(), |all, [timed_ns, lost_ns]| PauseCounts {
+        timed_ns: all.timed_ns.wrapping_add(*timed_ns),
+        lost_ns: all.lost_ns.wrapping_add(*lost_ns),
+    })
 }
 
 /// Why nothing is gauged where so many CPUs are, if that is so: nobody else than x86-64 has split locks, and
@@ -101,4 +129,28 @@ pub(crate) fn load_tick(ebpf: &mut Ebpf, btf: &Btf) -> bool {
 pub(crate) fn attach_tick(ebpf: &mut Ebpf) -> bool {
     let program: Option<&mut BtfTracePoint> = objects::program(ebpf, TICK.0).ok();
     program.is_some_and(|program| program.attach().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_is_that_of_the_kernel_but_where_cpus_may_have_none() {
+        let root = tempfile::tempdir().unwrap();
+        let ns = tick_ns(root.path());
+        assert!((900_000..=11_000_000).contains(&ns), "{ns}");
+        let file = root.path().join(TICKLESS);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        for (text, tickless) in [("  (null)\n", false), ("\n", false), ("1-3\n", true)] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(tick_ns(root.path()) == 0, tickless, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_cpus_lost_adds_up() {
+        let all = pauses(&[[10, 1], [20, 0], [u64::MAX, 2]]);
+        assert_eq!(all, PauseCounts { timed_ns: 29, lost_ns: 3 });
+    }
 }

@@ -29,6 +29,15 @@ const SETTLED: Duration = Duration::from_millis(400);
 #[derive(Debug, Deserialize)]
 struct Status {
     who: Vec<Victim>,
+    #[serde(default)]
+    host: Host,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Host {
+    /// A number, or why there is none.
+    #[serde(default)]
+    steal_frac: serde_json::Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,6 +60,8 @@ pub(super) struct Said {
     pub(super) suspected: BTreeSet<String>,
     /// Until then, from when the agent was ready.
     pub(super) seconds: f64,
+    /// The share of the machine that its host took away, at last; 0 where that is not known.
+    pub(super) stolen_frac: f64,
 }
 
 impl Said {
@@ -60,7 +71,8 @@ impl Said {
             let alike = all().filter(|suspect| suspect.status == what);
             alike.map(|suspect| suspect.workload.clone()).collect()
         };
-        Self { named: with("named"), suspected: with("suspected"), seconds: 0.0 }
+        let stolen_frac = status.host.steal_frac.as_f64().unwrap_or(0.0);
+        Self { named: with("named"), suspected: with("suspected"), seconds: 0.0, stolen_frac }
     }
 }
 
@@ -103,14 +115,17 @@ impl<'a> Guarding<'a> {
     /// Waits until somebody is named and the law has answered, or for a while longer; 15 s at most.
     pub(super) fn look(&mut self, lingers: bool) -> anyhow::Result<()> {
         let begun = Instant::now();
+        let mut stolen = Vec::new();
         while begun.elapsed() < LOOK && self.said.named.is_empty() {
             self.ground.interrupt.sleep(POLL)?;
             self.guard.check_alive()?;
             if let Some(said) = self.now()? {
+                stolen.push(said.stolen_frac);
                 self.said = said;
             }
         }
         self.said.seconds = begun.elapsed().as_secs_f64();
+        self.said.stolen_frac = stolen.iter().sum::<f64>() / stolen.len().max(1) as f64;
         let more = if lingers { LINGER } else { ANSWERED };
         let end = (begun + LOOK).min(Instant::now() + more);
         while Instant::now() < end {
@@ -215,5 +230,11 @@ mod tests {
         let said = Said::of(&serde_json::from_str(text).unwrap());
         assert_eq!(said.named, ["a".to_owned()].into());
         assert_eq!(said.suspected, ["b".to_owned()].into());
+        assert_eq!(said.stolen_frac, 0.0);
+        let stolen = r#"{"who": [], "host": {"steal_frac": 0.3, "utilisation": 0.9}}"#;
+        assert_eq!(Said::of(&serde_json::from_str(stolen).unwrap()).stolen_frac, 0.3);
+        let unknown =
+            r#"{"who": [], "host": {"steal_frac": {"gap": "not_yet", "why": "one sample"}}}"#;
+        assert_eq!(Said::of(&serde_json::from_str(unknown).unwrap()).stolen_frac, 0.0);
     }
 }

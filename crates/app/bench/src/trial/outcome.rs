@@ -56,6 +56,10 @@ pub struct Trial {
     pub throttled: Vec<String>,
     /// How long was looked, in seconds; none if it was not.
     pub seconds: Option<f64>,
+    /// The share of the machine that its host took away meanwhile, as it says or as late timers tell; none if it
+    /// was not looked at.
+    #[serde(default)]
+    pub stolen_frac: Option<f64>,
     /// Turns under the law, alone and without the culprit; empty if nobody was named, or too late.
     #[serde(default)]
     pub turns: Vec<Turn>,
@@ -72,7 +76,7 @@ impl Trial {
         why: &str,
     ) -> Self {
         let judged = Self::judged(number, drawn, harm, Verdict::default());
-        Self { seconds: None, discarded: Some(why.to_owned()), ..judged }
+        Self { seconds: None, stolen_frac: None, discarded: Some(why.to_owned()), ..judged }
     }
 
     /// One that counts.
@@ -105,6 +109,7 @@ impl Trial {
             suspected: said.suspected.into_iter().collect(),
             throttled: limited.iter().map(name).collect(),
             seconds: Some(said.seconds),
+            stolen_frac: Some(said.stolen_frac),
             turns,
             discarded: None,
         }

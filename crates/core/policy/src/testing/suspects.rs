@@ -63,7 +63,11 @@ impl<P: Policy> World<P> {
             standing: Standing::default(),
             on_its_way: None,
             lock_traps: Err(Gap::absent("this kernel traps none")),
-            gauge: GaugeReading { all: no_samples(), beside: [].into(), others: no_samples() },
+            gauge: GaugeReading {
+                all: no_samples(),
+                others: no_samples(),
+                ..GaugeReading::default()
+            },
             bursts: None,
             presses: None,
             looks: Vec::new(),

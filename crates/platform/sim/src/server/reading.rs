@@ -4,8 +4,8 @@ use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
     BandwidthReading, Beside, Celsius, CompanyReading, CpuTimes, ElsewhereReading, Gap,
-    GaugeCounts, GaugeReading, HostReading, Link, LinkReading, Pressure, Reading, RequestReading,
-    Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
+    GaugeCounts, GaugeReading, HostReading, Link, LinkReading, PauseCounts, Pressure, Reading,
+    RequestReading, Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +103,9 @@ impl Body {
         let named = self.tenants.iter().zip(tenants);
         let there = named.filter(|(_, samples)| samples.any());
         let beside = there.map(|(name, samples)| (name.clone(), samples.into())).collect();
-        Ok(Arc::new(GaugeReading { all: (&counted.all).into(), beside, others }))
+        // A simulated hypervisor says what it takes.
+        let pauses = PauseCounts::default();
+        Ok(Arc::new(GaugeReading { all: (&counted.all).into(), beside, others, pauses }))
     }
 
     fn bus_locks(&self) -> Reading<Arc<BTreeMap<u32, u64>>> {

@@ -46,6 +46,25 @@ fn the_gauge_counts_beside_whom_accesses_took_how_long() {
     assert!(slow <= sum(&all) / 10, "usual slot {usual}: {all:?}");
 }
 
+/// A CPU that is busy has a tick after tick, and its time between them is all that it has; of that at most all is
+/// lost. (How much a host takes cannot be had at will.)
+#[test]
+fn time_of_busy_cpus_is_followed_from_tick_to_tick() {
+    let _one = one_at_a_time();
+    let victim = group("paused-v");
+    let probes = watching(&[(&victim, VICTIM)]);
+    let _spinner = spinner(&victim, "0");
+    at_work(&victim, 1);
+    let (before, [ran, _]) = (probes.read_gauge().unwrap().pauses, kernel_says(&victim));
+    eventually("run time", || {
+        let more = kernel_says(&victim)[0] - ran;
+        if more >= 1_000_000_000 { Ok(()) } else { Err(format!("{more} ns")) }
+    });
+    let after = probes.read_gauge().unwrap().pauses;
+    let (timed, lost) = (after.timed_ns - before.timed_ns, after.lost_ns - before.lost_ns);
+    assert!(timed >= 500_000_000 && lost <= timed, "{timed} ns, {lost} lost");
+}
+
 /// What sixteen lines took in turns of a group, in ns, and in how many samples.
 fn kept(new: &Samples, old: &Samples) -> (u64, f64) {
     let samples = new.kept.samples - old.kept.samples;

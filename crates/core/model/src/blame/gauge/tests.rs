@@ -27,7 +27,7 @@ struct World {
 impl World {
     fn new(names: &[&str]) -> Self {
         let (all, others) = (none(), none());
-        let reading = GaugeReading { all, beside: BTreeMap::new(), others };
+        let reading = GaugeReading { all, others, ..GaugeReading::default() };
         let cpus = names.iter().map(|name| ((*name).into(), 0.3)).collect();
         Self { gauge: Gauge::new(GaugeParams::default()), reading, now: Time(0), cpus }
     }
