@@ -157,9 +157,10 @@ mod tests {
     }
 
     /// The words of an example up to where it is the shell's.
-    fn words(example: &str) -> Vec<&str> {
-        let shell = |word: &&str| !["|", ">", "&&", "&"].contains(word);
-        example.split_whitespace().take_while(shell).collect()
+    fn words(example: &str) -> Vec<String> {
+        let all = shlex::split(example).unwrap_or_else(|| panic!("an open quote: {example}"));
+        let shell = |word: &String| !["|", ">", "&&", "&"].contains(&word.as_str());
+        all.into_iter().take_while(shell).collect()
     }
 
     #[test]
