@@ -82,7 +82,7 @@ pub enum ProfileError {
     Overloaded {
         /// Which service.
         what: String,
-        /// The rate.
+        /// At how many requests a second it was asked.
         per_second: f64,
     },
     /// There is no such process or group.

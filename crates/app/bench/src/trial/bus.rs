@@ -17,10 +17,11 @@ mod seen;
 
 pub use report::{BUS_TRIAL_SCHEMA, BurstHarm, BusTrialReport, Medians};
 
-use super::crowd::{TrialGroups, Worker};
+use super::crowd::TrialGroups;
 use super::draw::{Composition, Dice, Harm, Kernel, Member, Taken, USUAL_GROUPS, Work, names};
 use super::guarded::{Said, config, said_in};
 use super::watch::{Moment, watch};
+use super::worker::Worker;
 use super::{Ground, LOAD_FRAC, SETTLED, TrialOptions};
 use crate::folder::RunFolder;
 use crate::guard::{Guard, GuardPlan};

@@ -2,8 +2,7 @@
 
 use super::draw::{Composition, names};
 use super::turns::TurnKind;
-pub(super) use super::worker::Worker;
-use super::worker::doors;
+use super::worker::{Worker, doors};
 use crate::ui::Interrupt;
 use anyhow::Context as _;
 use quell_cgroup::{CpusKnob, Exclusivity, Group, GroupKnob as _, Layout, create, remove};
@@ -27,8 +26,8 @@ pub(super) struct TrialGroups {
 }
 
 impl TrialGroups {
-    /// Makes them, so many for batch, under the group `name`; what was made before a failure goes with the run's
-    /// clean-up.
+    /// Makes them, so many for batch, under the group `name`; what was made before a failure goes with
+    /// the run's clean-up.
     pub(super) fn make(name: &str, batch: usize) -> anyhow::Result<Self> {
         let home = format!("/{name}");
         let layout = Layout::discover("/");

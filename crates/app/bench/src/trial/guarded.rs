@@ -8,6 +8,7 @@ use super::play::TurnLoad;
 use super::turns::{KINDS, ORDER, Turn, TurnKind};
 use crate::guard::{Guard, GuardPlan};
 use anyhow::Context as _;
+use quell_agent::Shown;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,9 +36,7 @@ struct Status {
 
 #[derive(Debug, Default, Deserialize)]
 struct Host {
-    /// A number, or why there is none.
-    #[serde(default)]
-    steal_frac: serde_json::Value,
+    steal_frac: Option<Shown>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,7 +59,7 @@ pub(super) struct Said {
     pub(super) suspected: BTreeSet<String>,
     /// Until then, from when the agent was ready.
     pub(super) seconds: f64,
-    /// The share of the machine that its host took away, at last; 0 where that is not known.
+    /// The share of the machine that its host took away, the mean over that time; 0 where it is not known.
     pub(super) stolen_frac: f64,
 }
 
@@ -71,7 +70,7 @@ impl Said {
             let alike = all().filter(|suspect| suspect.status == what);
             alike.map(|suspect| suspect.workload.clone()).collect()
         };
-        let stolen_frac = status.host.steal_frac.as_f64().unwrap_or(0.0);
+        let stolen_frac = status.host.steal_frac.as_ref().and_then(Shown::number).unwrap_or(0.0);
         Self { named: with("named"), suspected: with("suspected"), seconds: 0.0, stolen_frac }
     }
 }

@@ -56,8 +56,8 @@ pub struct Trial {
     pub throttled: Vec<String>,
     /// How long was looked, in seconds; none if it was not.
     pub seconds: Option<f64>,
-    /// The share of the machine that its host took away meanwhile, as it says or as late timers tell; none if it
-    /// was not looked at.
+    /// The share of the machine that its host took away meanwhile, 0..1, as it says or as late timers
+    /// tell; none if it was not looked at.
     #[serde(default)]
     pub stolen_frac: Option<f64>,
     /// Turns under the law, alone and without the culprit; empty if nobody was named, or too late.
