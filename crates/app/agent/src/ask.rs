@@ -54,7 +54,7 @@ mod tests {
         assert!(early.contains("503") && early.contains("sampled"), "{early}");
         let status = status();
         metrics.update(&status);
-        assert_eq!(ask(&path).unwrap(), WhoReport::of(status.seconds, status.who));
+        assert_eq!(ask(&path).unwrap(), WhoReport::of(status.seconds, status.who, status.pressing));
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Metrics {
                 set(&self.culprits, &of, Some(culprit.slowdown));
             }
         }
-        let report = WhoReport::of(status.seconds, status.who.clone());
+        let report = WhoReport::of(status.seconds, status.who.clone(), status.pressing.clone());
         *self.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
     }
 

@@ -3,6 +3,7 @@
 use crate::cost::AgentCost;
 use crate::who::{self, VictimReport};
 use quell_control::Engine;
+use quell_model::blame::Pressing;
 use quell_policy::Tolerance;
 use quell_types::{
     BatchObservation, Gap, Knob, Observation, Reading, ServiceObservation, ServiceSpec, Setting,
@@ -178,6 +179,9 @@ pub struct Status {
     pub host: HostStatus,
     /// Who slows each service, as far as the law's experiments and chance have shown it.
     pub who: Vec<VictimReport>,
+    /// What batch groups press on, whether or not that hurts anybody.
+    #[serde(default)]
+    pub pressing: Vec<Pressing>,
     /// Knobs that a law has set.
     pub knobs: Vec<KnobStatus>,
     /// Actions since the start, by the rule that wanted them.
@@ -218,6 +222,7 @@ impl Status {
                 steal_frac: Shown::of(&observation.host.steal, |s| s.0),
             },
             who: who::victims(setup, &engine.findings()),
+            pressing: engine.pressing(),
             knobs: engine.standing().iter().map(knob).collect(),
             actions_total: BTreeMap::new(),
             agent: AgentCost::default(),

@@ -8,7 +8,7 @@ use crate::{fit, laws, options};
 use quell_config::Checked;
 use quell_control::Engine;
 use quell_linux::{AgentLock, Linux, OpenError, StateDir};
-use quell_model::blame::{Cause, Culprit, Finding, Resource, Standing};
+use quell_model::blame::{Cause, Culprit, Finding, Pressing, Resource, Standing};
 use quell_platform::{Platform, Scope};
 use quell_policy::{Policy, Who};
 use quell_types::{Setup, Tenant};
@@ -30,6 +30,10 @@ pub struct WhoReport {
     pub seconds: f64,
     /// The services, in the order of the configuration.
     pub victims: Vec<VictimReport>,
+    /// What batch groups press on, whether or not that hurts anybody; empty where the kernel's gauge tells
+    /// nothing.
+    #[serde(default)]
+    pub pressing: Vec<Pressing>,
 }
 
 /// Who slows one service.
@@ -51,8 +55,8 @@ pub struct VictimReport {
 }
 
 impl WhoReport {
-    pub(crate) fn of(seconds: f64, victims: Vec<VictimReport>) -> Self {
-        Self { schema: SCHEMA.into(), seconds, victims }
+    pub(crate) fn of(seconds: f64, victims: Vec<VictimReport>, pressing: Vec<Pressing>) -> Self {
+        Self { schema: SCHEMA.into(), seconds, victims, pressing }
     }
 
     /// Whether somebody is named.
@@ -150,7 +154,7 @@ pub fn who(
             platform.apply(action)?;
         }
         let seconds = begun.elapsed().as_secs_f64();
-        let report = WhoReport::of(seconds, victims(&setup, &engine.findings()));
+        let report = WhoReport::of(seconds, victims(&setup, &engine.findings()), engine.pressing());
         progress(&report);
         let enough = wanted.until_named && report.names_somebody();
         if enough || signals.stops() || begun.elapsed() >= wanted.limit {

@@ -38,6 +38,7 @@ mod play;
 mod scores;
 mod search;
 mod steer;
+mod strangers;
 mod timeline;
 mod turns;
 mod watch;
@@ -47,6 +48,7 @@ pub use bus::{BUS_TRIAL_SCHEMA, BurstHarm, BusTrialOptions, BusTrialReport, Medi
 pub use confusion::{Confusion, Judged};
 pub use control::HarmControl;
 pub use draw::{Harm, Program, Taken, USUAL_GROUPS};
+pub use guarded::Accused;
 pub use options::TrialOptions;
 pub use outcome::Trial;
 pub use scores::{TRIAL_SCHEMA, TrialReport};
@@ -67,6 +69,7 @@ use quell_cgroup::CpuUsage;
 use quell_service::{Bench, Controls, Profile, RunReport, WindowRule, now_ns};
 use std::time::{Duration, Instant};
 use steer::Usuals;
+use strangers::Strangers;
 use timeline::{Course, Spans};
 use watch::watch;
 
@@ -88,6 +91,7 @@ const WIDEST: f64 = 1.5;
 /// Where the host takes so much of the machine, whoever uses CPUs slows everybody, whatever he does with them.
 const STOLEN_FRAC: f64 = 0.05;
 const STOLEN: &str = "the host took CPUs away";
+const STRANGERS: &str = "others were at work on this machine";
 /// Discarded trials may be this share of all.
 const DISCARDED_FRAC: f64 = 0.4;
 
@@ -221,7 +225,7 @@ impl Ground<'_> {
     ) -> anyhow::Result<(Trial, Option<Course>)> {
         let (begun, start_ns) = (Instant::now(), now_ns());
         let until = begun + TRIAL;
-        let watch = watch(self.groups)?;
+        let (watch, strangers) = (watch(self.groups)?, Strangers::watch(self.groups)?);
         let (mut off, latencies) = (OffTurns::default(), Latencies::default());
         self.off_turns(crowd, arrivals, (&mut off, begun + BEFORE), &latencies)?;
         if let Some(why) = self.ends_early(off.harm()) {
@@ -243,9 +247,10 @@ impl Ground<'_> {
             let until = Instant::now() + AFTER;
             self.off_turns(crowd, arrivals, (&mut off, until), &Latencies::default())?;
         }
-        let stolen = (said.stolen_frac >= STOLEN_FRAC).then_some(STOLEN);
-        let verdict = Verdict { said, turns, limited: watch::limited(&moments) };
-        let refused = stolen.or_else(|| self.refuses(off.harm()));
+        let strangers_frac = strangers.used_frac(said.agent_s);
+        let spoilt = self.spoilt(said.stolen_frac, strangers_frac);
+        let verdict = Verdict { said, turns, limited: watch::limited(&moments), strangers_frac };
+        let refused = spoilt.or_else(|| self.refuses(off.harm()));
         let trial = Trial::judged(number, drawn, off.harm(), verdict).unless(refused);
         let course = Course::new(number, drawn, &spans, &latencies, &moments);
         Ok((trial, refused.is_none().then_some(course)))
@@ -267,6 +272,13 @@ impl Ground<'_> {
             return None;
         }
         class.refuses(harm.map(Measured::ratio))
+    }
+
+    /// Why what was measured may be others' doing, if it may: of what the host took, and what strangers used.
+    fn spoilt(&self, stolen_frac: f64, strangers_frac: Option<f64>) -> Option<&'static str> {
+        let strangers = !self.options.with_others && strangers::spoil(strangers_frac);
+        let stolen = (stolen_frac >= STOLEN_FRAC).then_some(STOLEN);
+        stolen.or_else(|| strangers.then_some(STRANGERS))
     }
 
     /// Why a trial that is over does not count.

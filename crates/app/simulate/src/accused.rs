@@ -48,6 +48,7 @@ mod tests {
         let culprit = |(name, status): &(&str, Standing)| Culprit {
             workload: (*name).into(),
             confidence: 0.9,
+            serious_frac: 0.9,
             status: *status,
             resource: Resource::Memory,
             slowdown: 1.2,

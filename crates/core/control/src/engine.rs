@@ -12,7 +12,7 @@ use crate::round::same_setting;
 use crate::side_by_side::SideBySide;
 use crate::tasks::{Allowance, Allowances, dispatch};
 use playing::Playing;
-use quell_model::blame::Finding;
+use quell_model::blame::{Finding, Pressing};
 use quell_model::{Observer, ObserverParams};
 use quell_policy::{Policy, Tolerance};
 use quell_types::{
@@ -100,6 +100,13 @@ impl Engine {
     #[must_use]
     pub fn findings(&self) -> BTreeMap<Tenant, Finding> {
         self.policies.iter().flat_map(|due| due.policy.findings()).collect()
+    }
+
+    /// What groups press on, by name, as far as the first policy that knows tells.
+    #[must_use]
+    pub fn pressing(&self) -> Vec<Pressing> {
+        let all = self.policies.iter().map(|due| due.policy.pressing());
+        all.into_iter().find(|told| !told.is_empty()).unwrap_or_default()
     }
 
     /// What services tolerate, as far as the policies find out while they guard.

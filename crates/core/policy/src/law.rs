@@ -12,7 +12,7 @@ use crate::parties::{Parties, PartiesParams};
 use crate::quell::{Quell, QuellParams};
 use crate::refresh::Tolerance;
 use crate::thesis::{Thesis, ThesisParams};
-use quell_model::blame::Finding;
+use quell_model::blame::{Finding, Pressing};
 use quell_types::{Observation, Proposal, Setup, SharedResource, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,11 @@ pub trait Policy: Send {
     /// Who slows each service, as far as this policy finds out.
     fn findings(&self) -> BTreeMap<Tenant, Finding> {
         BTreeMap::new()
+    }
+
+    /// What groups press on, whether or not that hurts anybody, as far as this policy finds out.
+    fn pressing(&self) -> Vec<Pressing> {
+        Vec::new()
     }
 
     /// What services tolerate of shared resources, as far as this policy finds out.

@@ -43,6 +43,7 @@ pub enum CapabilityKind {
     Freezer,
     Psi,
     StealTime,
+    HiddenSteal,
     RequestLatency,
     RunQueueLatency,
     CpuContention,

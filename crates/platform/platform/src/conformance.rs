@@ -61,6 +61,10 @@ pub fn time_and_counters_never_go_back<P: Platform>(platform: &mut P) {
 fn gauge_goes_on(old: &GaugeReading, new: &GaugeReading) {
     let fell = old.all.slots.iter().zip(&new.all.slots).any(|(old, new)| new < old);
     assert!(!fell, "the gauge fell: {old:?} {new:?}");
+    let (before, now) = (old.pauses, new.pauses);
+    let pauses_fell = now.timed_ns < before.timed_ns || now.lost_ns < before.lost_ns;
+    assert!(!pauses_fell, "late timers went back: {before:?} {now:?}");
+    assert!(now.lost_ns <= now.timed_ns, "more time was lost than passed: {now:?}");
     for beside in new.beside.values().chain([&new.others]) {
         let more = beside.slots.iter().zip(&new.all.slots).any(|(beside, all)| beside > all);
         assert!(!more, "more samples beside somebody than in all: {new:?}");

@@ -217,6 +217,8 @@ pub struct Steal {
     pub frac: f64,
     /// How long a CPU is gone at a time, on average (exponential), in seconds.
     pub span_s: f64,
+    /// Whether the kernel is not told: to it such a CPU is busy, and only its timer is late.
+    pub hidden: bool,
 }
 
 impl Machine {

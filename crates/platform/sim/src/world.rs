@@ -222,6 +222,8 @@ pub(crate) struct World {
     pub(crate) waited_ns: u64,
     /// Nanoseconds in which a CPU that had something to run was taken away.
     pub(crate) stolen_ns: u64,
+    /// The same where the kernel is not told; it is busy time too.
+    pub(crate) hidden_ns: u64,
     /// Pages on their way.
     moves: Vec<pages::Move>,
     steals: Stream,
@@ -290,6 +292,7 @@ impl World {
             waiting_since: 0,
             waited_ns: 0,
             stolen_ns: 0,
+            hidden_ns: 0,
             moves: Vec::new(),
             steals: Stream::new(scene.seed, 2),
             wakes: Stream::new(scene.seed, 5),

@@ -88,7 +88,7 @@ fn a_sender_sleeps_while_its_socket_is_full() {
 #[test]
 fn a_hypervisor_takes_its_share_and_the_kernel_is_told() {
     let mut scene = scene("vm2");
-    scene.machine.steal = Steal { frac: 0.25, span_s: 0.004 };
+    scene.machine.steal = Steal { frac: 0.25, span_s: 0.004, hidden: false };
     scene.batch = vec![batch("sums", &["integer", "integer"])];
     let mut server = SimServer::new(&scene).unwrap();
     let used = cpus(&mut server, "sums", 20 * SECOND) / 2.0;
@@ -96,6 +96,27 @@ fn a_hypervisor_takes_its_share_and_the_kernel_is_told() {
     let cpu = full(&mut server, SECOND).host.cpu.unwrap();
     let all = (cpu.busy_ns + cpu.idle_ns + cpu.steal_ns) as f64;
     assert!((cpu.steal_ns as f64 / all - 0.25).abs() < 0.03, "{cpu:?}");
+}
+
+#[test]
+fn a_hypervisor_that_says_nothing_is_told_by_late_timers() {
+    let run = |hidden: bool| {
+        let mut scene = scene("vm2");
+        scene.machine.lock_gauge = true;
+        scene.machine.steal = Steal { frac: 0.25, span_s: 0.004, hidden };
+        scene.batch = vec![batch("sums", &["integer", "integer"])];
+        let mut server = SimServer::new(&scene).unwrap();
+        let done = rate(&mut server, "sums");
+        let used = cpus(&mut server, "sums", 20 * SECOND) / 2.0;
+        let host = full(&mut server, SECOND).host;
+        (done, used, host.cpu.unwrap(), host.gauge.unwrap().pauses)
+    };
+    let ((told_done, ..), (done, used, cpu, pauses)) = (run(false), run(true));
+    assert!((done / told_done - 1.0).abs() < 0.05, "as little is done: {done} {told_done}");
+    assert!((used - 1.0).abs() < 0.01, "charged as if it ran: {used}");
+    assert_eq!((cpu.steal_ns, pauses.timed_ns), (0, cpu.busy_ns));
+    let lost = pauses.lost_ns as f64 / pauses.timed_ns as f64;
+    assert!((lost - 0.25).abs() < 0.03, "{pauses:?}");
 }
 
 #[test]

@@ -64,6 +64,11 @@ pub fn capabilities(root: &Path) -> Vec<CapabilityReport> {
             "who locks the bus is told by counters or by experiments",
         ),
         report(
+            CapabilityKind::HiddenSteal,
+            late_ticks(root, bus_locks.clone(), contention),
+            "time that the hypervisor takes and does not tell is not seen",
+        ),
+        report(
             CapabilityKind::CacheGauge,
             caches(root, bus_locks, contention),
             "who drives out what lies in the caches is told by experiments",
@@ -83,6 +88,22 @@ fn bus_locks(obstacle: &Option<String>, tried: Option<&Result<Loaded, String>>) 
     match obstacle.as_ref().or(failed).map(String::as_str).or_else(|| gauge::why_not(cpus)) {
         Some(why) => Capability::Absent(why.to_owned()),
         None => Capability::Native("timed accesses to a core's own cache on sched_switch".into()),
+    }
+}
+
+/// How late CPUs' timers come is read with the gauge of `bus_locks`, by one more program.
+fn late_ticks(
+    root: &Path,
+    bus_locks: Capability,
+    tried: Option<&Result<Loaded, String>>,
+) -> Capability {
+    let loaded = tried.and_then(|tried| tried.as_ref().ok());
+    match (bus_locks, gauge::why_no_tick(root, loaded.is_none_or(|loaded| loaded.ticks))) {
+        (Capability::Native(_), None) => {
+            Capability::Native("how late each CPU's timer comes while it is busy".into())
+        }
+        (Capability::Native(_), Some(why)) => Capability::Absent(why),
+        (absent, _) => absent,
     }
 }
 
@@ -233,9 +254,10 @@ mod tests {
         // CAP_SYS_ADMIN and CAP_NET_ADMIN, as before Linux 5.8.
         let root = machine("0000000000201000", true, V2);
         let reports = capabilities(root.path());
-        assert_eq!(reports.len(), 8);
+        assert_eq!(reports.len(), 9);
         let there = |r: &CapabilityReport| r.capability.is_present() && r.without.is_empty();
-        let gauges = [CapabilityKind::BusLockGauge, CapabilityKind::CacheGauge];
+        let gauges =
+            [CapabilityKind::BusLockGauge, CapabilityKind::CacheGauge, CapabilityKind::HiddenSteal];
         let everywhere = |r: &&CapabilityReport| !gauges.contains(&r.kind);
         assert!(reports.iter().filter(everywhere).all(there));
     }
@@ -244,10 +266,11 @@ mod tests {
     #[test]
     fn says_where_turns_that_last_are_not_looked_at() {
         let root = machine(ALL, true, V2);
-        let told = || {
+        let of = |kind| {
             let reports = capabilities(root.path());
-            reports.into_iter().find(|r| r.kind == CapabilityKind::CacheGauge).unwrap()
+            reports.into_iter().find(|r| r.kind == kind).unwrap()
         };
+        let told = || of(CapabilityKind::CacheGauge);
         assert!(matches!(told().capability, Capability::Native(_)), "nothing speaks against it");
         let device = root.path().join("sys/devices/system/clockevents/clockevent0");
         fs::create_dir_all(&device).unwrap();
@@ -261,6 +284,7 @@ mod tests {
                 Capability::Absent(why) => panic!("{why}"),
             }
             assert_eq!(told().without.is_empty(), whole);
+            assert_eq!(of(CapabilityKind::HiddenSteal).capability.is_present(), whole);
         }
     }
 

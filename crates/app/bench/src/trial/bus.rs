@@ -105,6 +105,7 @@ impl BusTrialOptions {
             groups: USUAL_GROUPS,
             polluters: Vec::new(),
             innocents: Vec::new(),
+            with_others: true,
             json: None,
             report: None,
             program: self.program.clone(),

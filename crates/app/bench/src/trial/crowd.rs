@@ -55,6 +55,11 @@ impl TrialGroups {
         self.batch.iter().try_for_each(|group| put(group, &others))
     }
 
+    /// The group that holds all of these.
+    pub(super) fn home(&self) -> anyhow::Result<Group> {
+        Group::find(&self.layout, &self.home).context("the groups of this run are gone")
+    }
+
     pub(super) fn service(&self) -> &Group {
         &self.service
     }

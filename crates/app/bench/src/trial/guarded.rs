@@ -9,7 +9,9 @@ use super::turns::{KINDS, ORDER, Turn, TurnKind};
 use crate::guard::{Guard, GuardPlan};
 use anyhow::Context as _;
 use quell_agent::Shown;
-use serde::Deserialize;
+use quell_model::blame::Pressing;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -31,6 +33,8 @@ const SETTLED: Duration = Duration::from_millis(400);
 struct Status {
     who: Vec<Victim>,
     #[serde(default)]
+    pressing: Vec<Pressing>,
+    #[serde(default)]
     host: Host,
 }
 
@@ -41,13 +45,28 @@ struct Host {
 
 #[derive(Debug, Deserialize)]
 struct Victim {
-    culprits: Vec<Suspect>,
+    culprits: Vec<Accused>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Suspect {
-    workload: String,
-    status: String,
+/// Somebody who is named or suspected, as far as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Accused {
+    /// Who.
+    pub workload: String,
+    /// `named` or `suspected`.
+    pub status: String,
+    /// Probability of harm.
+    #[serde(default)]
+    pub confidence: f64,
+    /// Probability that it is more than a tenth.
+    #[serde(default)]
+    pub serious_frac: f64,
+    /// By what factor it lengthens requests, as is believed.
+    #[serde(default)]
+    pub slowdown: f64,
+    /// Looks in which it was held.
+    #[serde(default)]
+    pub experiments: u32,
 }
 
 /// What the law says of groups.
@@ -61,6 +80,12 @@ pub(super) struct Said {
     pub(super) seconds: f64,
     /// The share of the machine that its host took away, the mean over that time; 0 where it is not known.
     pub(super) stolen_frac: f64,
+    /// Who was accused then, and of what.
+    pub(super) accused: Vec<Accused>,
+    /// What groups pressed on then.
+    pub(super) pressing: Vec<Pressing>,
+    /// CPU time of the agent, in seconds.
+    pub(super) agent_s: f64,
 }
 
 impl Said {
@@ -71,7 +96,14 @@ impl Said {
             alike.map(|suspect| suspect.workload.clone()).collect()
         };
         let stolen_frac = status.host.steal_frac.as_ref().and_then(Shown::number).unwrap_or(0.0);
-        Self { named: with("named"), suspected: with("suspected"), seconds: 0.0, stolen_frac }
+        Self {
+            named: with("named"),
+            suspected: with("suspected"),
+            stolen_frac,
+            accused: all().cloned().collect(),
+            pressing: status.pressing.clone(),
+            ..Self::default()
+        }
     }
 }
 
@@ -84,6 +116,8 @@ pub(super) struct Verdict {
     pub(super) turns: Vec<Turn>,
     /// Places of the groups that it limited at some time.
     pub(super) limited: Vec<usize>,
+    /// The share of the machine that strangers used meanwhile; none where it is not known.
+    pub(super) strangers_frac: Option<f64>,
 }
 
 /// The agent, guarding with law `culprit`.
@@ -164,6 +198,7 @@ impl<'a> Guarding<'a> {
     /// Ends the agent, and tells what it said until then.
     pub(super) fn finish(mut self) -> anyhow::Result<Said> {
         self.listen()?;
+        self.said.agent_s = self.guard.cost().cpu_ns as f64 / 1e9;
         self.guard.stop()?;
         self.said.suspected = &self.said.suspected - &self.said.named;
         Ok(self.said)
@@ -230,6 +265,7 @@ mod tests {
         assert_eq!(said.named, ["a".to_owned()].into());
         assert_eq!(said.suspected, ["b".to_owned()].into());
         assert_eq!(said.stolen_frac, 0.0);
+        assert_eq!((said.accused.len(), said.accused[1].confidence), (2, 0.7));
         let stolen = r#"{"who": [], "host": {"steal_frac": 0.3, "utilisation": 0.9}}"#;
         assert_eq!(Said::of(&serde_json::from_str(stolen).unwrap()).stolen_frac, 0.3);
         let unknown =

@@ -38,6 +38,8 @@ pub struct TrialOptions {
     pub polluters: Vec<Program>,
     /// What all others may run; empty: kernels that stay within a core, each with its share of it.
     pub innocents: Vec<Program>,
+    /// Trials count though others use a tenth of the machine or more.
+    pub with_others: bool,
     /// Where the JSON is written, anew after each trial.
     pub json: Option<PathBuf>,
     /// Where a report with the course of each trial is written, anew after each.
@@ -128,6 +130,7 @@ mod tests {
             groups: 5,
             polluters: Vec::new(),
             innocents: Vec::new(),
+            with_others: false,
             json: None,
             report: None,
             program: "/bin/false".into(),

@@ -1,10 +1,11 @@
 //! What came of one trial.
 
 use super::draw::{Composition, Member};
-use super::guarded::Verdict;
+use super::guarded::{Accused, Verdict};
 use super::harm::Measured;
 use super::search::{Search, SearchPair};
 use super::turns::{Played, Turn};
+use quell_model::blame::Pressing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,16 @@ pub struct Trial {
     /// tell; none if it was not looked at.
     #[serde(default)]
     pub stolen_frac: Option<f64>,
+    /// The share of the machine that others used than the trial's groups and Quell, 0..1; none if it was not
+    /// looked at.
+    #[serde(default)]
+    pub strangers_frac: Option<f64>,
+    /// Who was accused, and of what, when the first was named or the look was over.
+    #[serde(default)]
+    pub accused: Vec<Accused>,
+    /// What groups pressed on then, as the kernel's gauge told.
+    #[serde(default)]
+    pub pressing: Vec<Pressing>,
     /// Turns under the law, alone and without the culprit; empty if nobody was named, or too late.
     #[serde(default)]
     pub turns: Vec<Turn>,
@@ -90,7 +101,7 @@ impl Trial {
             let star = if Some(index) == drawn.culprit { "*" } else { "" };
             format!("{}{star}: {}", member.group, member.in_words())
         };
-        let Verdict { said, turns, limited } = verdict;
+        let Verdict { said, turns, limited, strangers_frac } = verdict;
         let name = |place: &usize| drawn.members[*place].group.clone();
         Self {
             number,
@@ -110,6 +121,9 @@ impl Trial {
             throttled: limited.iter().map(name).collect(),
             seconds: Some(said.seconds),
             stolen_frac: Some(said.stolen_frac),
+            strangers_frac,
+            accused: said.accused,
+            pressing: said.pressing,
             turns,
             discarded: None,
         }

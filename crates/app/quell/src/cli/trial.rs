@@ -89,6 +89,10 @@ struct Polluter {
     /// What innocents may run, in place of kernels that compute. May be repeated.
     #[arg(long = "innocent", value_name = "COMMAND")]
     innocents: Vec<Program>,
+    /// Counts trials in which others use a tenth of the machine or more. Else these are discarded: what
+    /// others do is put down to nobody, or to the wrong one.
+    #[arg(long)]
+    with_others: bool,
     /// Writes the outcome, anew after each trial.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -126,6 +130,7 @@ fn run_polluter(polluter: &Polluter) -> anyhow::Result<()> {
         groups: polluter.groups,
         polluters: polluter.polluters.clone(),
         innocents: polluter.innocents.clone(),
+        with_others: polluter.with_others,
         json: polluter.json.clone(),
         report: polluter.report.clone(),
         program: std::env::current_exe().context("cannot find this program")?,

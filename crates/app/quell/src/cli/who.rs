@@ -4,7 +4,7 @@ use super::files;
 use super::guarded::Guarded;
 use anyhow::Context;
 use quell_agent::{Signals, VictimReport, WhoOptions, WhoReport, ask, who};
-use quell_model::blame::{Cause, Culprit, Resource, Standing};
+use quell_model::blame::{Cause, Culprit, Pressing, Resource, Standing};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -115,7 +115,23 @@ fn progress(report: &WhoReport, seconds: f64) -> String {
 
 /// The whole answer in plain sentences.
 fn told(report: &WhoReport) -> String {
-    report.victims.iter().map(sentences).collect::<Vec<_>>().join("\n")
+    let victims: Vec<String> = report.victims.iter().map(sentences).collect();
+    victims.join("\n") + &pressures(&report.pressing)
+}
+
+/// Those who press on caches or memory, whoever has use for them.
+fn pressures(all: &[Pressing]) -> String {
+    let one = |one: &Pressing| {
+        let reads = one.reads_ratio.filter(|_| one.loads_memory);
+        let reads = reads.map(|ratio| format!("makes reads of memory {ratio:.2} times as long"));
+        let out = (one.drives_out_frac > 0.0).then(|| {
+            format!("drives {:.0} % out of the caches in a ms", 100.0 * one.drives_out_frac)
+        });
+        let told: Vec<String> = reads.into_iter().chain(out).collect();
+        (!told.is_empty()).then(|| format!("  * {} {}\n", one.workload, told.join(" and ")))
+    };
+    let lines: String = all.iter().filter_map(one).collect();
+    if lines.is_empty() { lines } else { format!("\nWho presses on what, harm or not:\n{lines}") }
 }
 
 fn sentences(victim: &VictimReport) -> String {
@@ -183,7 +199,29 @@ mod tests {
             cause,
             evidence: vec!["because".into()],
         };
-        WhoReport { schema: "quell.who/1".into(), seconds: 5.0, victims: vec![victim] }
+        let pressing = vec![presses("jobs", 1.21, true, 0.0), presses("calm", 1.01, false, 0.04)];
+        WhoReport { schema: "quell.who/1".into(), seconds: 5.0, victims: vec![victim], pressing }
+    }
+
+    fn presses(name: &str, ratio: f64, loads_memory: bool, drives_out_frac: f64) -> Pressing {
+        Pressing {
+            workload: name.into(),
+            reads_ratio: Some(ratio),
+            reads_sd: Some(0.03),
+            loads_memory,
+            line_ns: None,
+            left_ms: None,
+            lines: None,
+            drives_out_frac,
+        }
+    }
+
+    #[test]
+    fn who_presses_is_told_whoever_it_hurts() {
+        let text = told(&report(Some(Cause::None), vec![]));
+        assert!(text.contains("jobs makes reads of memory 1.21 times as long\n"), "{text}");
+        assert!(text.contains("calm drives 4 % out of the caches in a ms\n"), "{text}");
+        assert_eq!(pressures(&[presses("calm", 1.01, false, 0.0)]), "");
     }
 
     #[test]
@@ -191,6 +229,7 @@ mod tests {
         let culprit = Culprit {
             workload: "jobs".into(),
             confidence: 0.999,
+            serious_frac: 0.999,
             status: Standing::Named,
             slowdown: 1.3,
             resource: Resource::Memory,

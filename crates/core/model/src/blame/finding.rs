@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct FindingParams {
     /// The least effect, in ln, that counts as harm.
     pub least_ln: f64,
+    /// The effect, in ln, from which harm is serious: somebody is limited for more only.
+    pub serious_ln: f64,
+    /// Probability of that from which it is taken for granted.
+    pub serious_frac: f64,
     /// Probability of harm from which a suspect is named.
     pub named_frac: f64,
     /// Experiments in which it must have been held for that.
@@ -52,6 +56,8 @@ impl Default for FindingParams {
     fn default() -> Self {
         Self {
             least_ln: 0.04,
+            serious_ln: 0.095,
+            serious_frac: 0.98,
             named_frac: 0.99,
             named_experiments: 2,
             named_share_frac: 0.2,
@@ -136,6 +142,10 @@ pub struct Culprit {
     pub workload: Tenant,
     /// Probability that it slows the victim by more than the least that counts.
     pub confidence: f64,
+    /// Of who is named, the probability that it and the others who are named do so by more than a tenth (or
+    /// what `least_harm_ratio` of law `culprit` says): less is not worth a limit.
+    #[serde(default)]
+    pub serious_frac: f64,
     /// How sure it is.
     pub status: Standing,
     /// What they fight over.

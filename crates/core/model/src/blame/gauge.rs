@@ -57,11 +57,13 @@ mod growth;
 mod kept;
 mod memory;
 mod moments;
+mod pressing;
 mod told;
 mod toll;
 
 pub use kept::DrivesOut;
 pub use memory::Loads;
+pub use pressing::Pressing;
 pub use told::Suffering;
 pub use toll::Toll;
 

@@ -62,6 +62,7 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
     let manners: BTreeMap<Tenant, Manner> =
         stood.iter().map(|stood| (stood.workload.clone(), stood.manner)).collect();
     let mut culprits = accused(evidence, stood, params);
+    weigh_together(&mut culprits, evidence, params);
     rank(&mut culprits);
     let slowdown = slowdown(&culprits, waiting);
     share(&mut culprits, slowdown, waiting);
@@ -91,6 +92,24 @@ pub(super) fn rank(culprits: &mut [Culprit]) {
         let named = |c: &Culprit| c.status == Standing::Named;
         named(b).cmp(&named(a)).then(b.confidence.total_cmp(&a.confidence))
     });
+}
+
+/// Of those who are named, the probability that the harm is serious: all that they do together, so that who
+/// splits its work over several groups gains nothing.
+fn weigh_together(culprits: &mut [Culprit], evidence: &Evidence<'_>, params: &FindingParams) {
+    let named = |c: &Culprit| c.status == Standing::Named;
+    let whole_ln: f64 = culprits.iter().filter(|c| named(c)).map(|c| libm::log(c.slowdown)).sum();
+    for culprit in culprits.iter_mut().filter(|c| named(c)) {
+        let others_ln = whole_ln - libm::log(culprit.slowdown);
+        let least_ln = (params.serious_ln - others_ln).max(params.least_ln);
+        let tenant = &culprit.workload;
+        culprit.serious_frac = if culprit.stood_frac.is_some() {
+            evidence.waiting.crowding(tenant, least_ln).map_or(0.0, |crowding| crowding.confidence)
+        } else {
+            let used_cpus = evidence.cpus.get(tenant).copied().unwrap_or(0.0);
+            evidence.work.harmful(tenant, used_cpus, least_ln)
+        };
+    }
 }
 
 /// Logarithms of slowdowns add up, so each has its part of the whole.
@@ -184,6 +203,7 @@ pub(super) fn culprit(
     Some(Culprit {
         workload: tenant.clone(),
         confidence,
+        serious_frac: if shown { guilt.harmful(tenant, cpus, params.serious_ln) } else { 0.0 },
         status: if shown { Standing::Named } else { Standing::Suspected },
         resource: Resource::Memory,
         slowdown: libm::exp(effect_ln).max(1.0),
@@ -200,6 +220,7 @@ pub(super) fn culprit(
 fn stood_behind(evidence: &Evidence<'_>, stood: Vec<Stood>) -> Vec<Culprit> {
     let one = |stood: Stood| Culprit {
         confidence: stood.crowding.confidence,
+        serious_frac: 0.0,
         status: if stood.shown { Standing::Named } else { Standing::Suspected },
         resource: Resource::Cpu,
         slowdown: libm::exp(stood.crowding.effect_ln),
@@ -230,6 +251,7 @@ fn crowding(
     shown.then(|| Culprit {
         workload: tenant.clone(),
         confidence,
+        serious_frac: 0.0,
         status: Standing::Suspected,
         resource: Resource::Cpu,
         slowdown: libm::exp(belief.harm * cpus).max(1.0),
@@ -253,6 +275,7 @@ fn by_signs(
     Culprit {
         workload: tenant.clone(),
         confidence: guilt.harmful(tenant, used, params.least_ln),
+        serious_frac: 0.0,
         status: Standing::Suspected,
         resource: Resource::Memory,
         slowdown: 1.0,
@@ -333,6 +356,10 @@ fn in_words(culprit: &Culprit) -> String {
             100.0 * confidence
         );
     }
+    let serious = match culprit.status {
+        Standing::Named => format!(", and to {:.1} % serious", 100.0 * culprit.serious_frac),
+        Standing::Suspected => String::new(),
+    };
     match experiments {
         0 if *resource == Resource::BusLock => format!(
             "bus locks hold accesses back, and the kernel trapped {workload} making some; it was never held"
@@ -340,7 +367,7 @@ fn in_words(culprit: &Culprit) -> String {
         0 => format!("{workload} was busy when the victim was slow; it was never held"),
         _ => format!(
             "held {experiments} times, {workload} made the victim {slowdown:.2} times as slow \
-             while it ran (certain to {:.1} %)",
+             while it ran (certain to {:.1} %{serious})",
             100.0 * confidence
         ),
     }

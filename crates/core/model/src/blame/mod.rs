@@ -100,7 +100,7 @@ pub use choose::{Candidate, ChooseParams, choose};
 pub use company::{Company, CompanyParams, Told};
 pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
 pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
-pub use gauge::{DrivesOut, Gauge, GaugeParams, Loads, Locker, Suffering, Toll, Window};
+pub use gauge::{DrivesOut, Gauge, GaugeParams, Loads, Locker, Pressing, Suffering, Toll, Window};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
 pub use measure::{MeasureParams, Measurer, Signal, doses};

@@ -85,6 +85,7 @@ mod tests {
         let culprit = |resource| Culprit {
             workload: "jobs".into(),
             confidence: 0.995,
+            serious_frac: 0.995,
             status: Standing::Named,
             resource,
             slowdown: 1.3,

@@ -6,7 +6,7 @@
 //!
 //! # Idea
 //! Law `who` names culprits, with the harm that each does by the CPU. That is all it takes: a
-//! group whose harm is `h` slows the victim by no more than `s` if it uses at most `ln(s) / h`
+//! group whose harm is `h` and serious (surely more than a tenth, with all others who are named) slows the victim by no more than `s` if it uses at most `ln(s) / h`
 //! CPUs. It gets that as a CPU bandwidth of a short period, so that what it does is spread thinly,
 //! and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks
 //! show it within seconds, and the next term is twice as long. Who stops working, or leaves, is
@@ -23,7 +23,7 @@
 //!   who.step()
 //!   for each culprit that is named, not spared and not limited:
 //!       budget = max(ln(bearable) / harm, least)
-//!       if budget < what it uses: limit it; term = 30 s, or twice the last one if that ended lately
+//!       if the harm is serious to 98 %, and budget < what it uses: limit it; term = 30 s, or twice the last one if that ended lately
 //!   for each that is limited:
 //!       its budget follows what is learned of its harm
 //!       term over: free it, forget what is known of it     idle for 10 s: the same
@@ -61,7 +61,7 @@ use crate::parts::{check, short_period};
 use crate::who::{Who, WhoParams};
 use crate::{Needs, Policy};
 use first::{First, Serve};
-use quell_model::blame::{Finding, Resource, Standing};
+use quell_model::blame::{Finding, Pressing, Resource, Standing};
 use quell_types::{Input, Knob, Observation, Proposal, Setting, Setup, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,11 @@ use terms::{Charge, Terms};
 pub struct CulpritParams {
     /// Factor by which a culprit may still lengthen a victim's CPU time per request.
     pub bearable_ratio: f64,
+    /// Who is surely named, and slows a victim by no more than this factor, is not limited: it is told, and
+    /// looked at again.
+    pub least_harm_ratio: f64,
+    /// Probability of more from which it is limited.
+    pub least_harm_frac: f64,
     /// The least that a culprit keeps, in CPUs.
     pub least_cpus: f64,
     /// Period of its CPU bandwidth, in milliseconds.
@@ -108,6 +113,8 @@ impl Default for CulpritParams {
     fn default() -> Self {
         Self {
             bearable_ratio: 1.05,
+            least_harm_ratio: 1.1,
+            least_harm_frac: 0.98,
             least_cpus: 0.05,
             quota_period_ms: 20,
             term_s: 30.0,
@@ -130,6 +137,8 @@ impl CulpritParams {
     /// If one lies out of range, or the longest term is shorter than the first.
     pub fn validate(&self) -> Result<(), String> {
         check(1.01..=10.0, &[("bearable_ratio", self.bearable_ratio)])?;
+        check(1.0..=10.0, &[("least_harm_ratio", self.least_harm_ratio)])?;
+        check(0.5..=0.999, &[("least_harm_frac", self.least_harm_frac)])?;
         check(f64::from(USUAL_WEIGHT)..=10_000.0, &[("victim_weight", self.victim_weight.into())])?;
         check(0.001..=64.0, &[("least_cpus", self.least_cpus)])?;
         check(1.0..=1000.0, &[("quota_period_ms", self.quota_period_ms as f64)])?;
@@ -164,6 +173,8 @@ impl Culprit {
             reporters: params.reporters,
             company: params.company,
             feeds: params.watched_first,
+            serious_ln: libm::log(params.least_harm_ratio),
+            serious_frac: params.least_harm_frac,
             ..WhoParams::default()
         };
         Self {
@@ -193,8 +204,9 @@ impl Culprit {
                 let used_cpus = used.max(in_bursts);
                 let seen_otherwise = culprit.held_back_frac.is_some();
                 let by_looks = culprit.resource != Resource::Cpu && !seen_otherwise;
-                let charge = Charge { budget_cpus, used_cpus, apart_s, by_looks };
-                let worse = charges.get(name).is_none_or(|c| budget_cpus < c.budget_cpus);
+                let serious = culprit.serious_frac >= self.params.least_harm_frac;
+                let charge = Charge { budget_cpus, used_cpus, apart_s, by_looks, serious };
+                let worse = charges.get(name).is_none_or(|known| charge.is_worse_than(known));
                 if worse {
                     charges.insert(name.clone(), charge);
                 }
@@ -332,6 +344,10 @@ impl Policy for Culprit {
 
     fn findings(&self) -> BTreeMap<Tenant, Finding> {
         self.who.findings()
+    }
+
+    fn pressing(&self) -> Vec<Pressing> {
+        self.who.pressing()
     }
 
     fn needs(&self) -> Needs {

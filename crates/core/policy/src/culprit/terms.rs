@@ -37,6 +37,16 @@ pub(super) struct Charge {
     pub(super) apart_s: f64,
     /// Whether looks showed what it does, so that looks may show the contrary.
     pub(super) by_looks: bool,
+    /// Whether the harm is worth a limit.
+    pub(super) serious: bool,
+}
+
+impl Charge {
+    /// Whether it counts in place of another one against the same: serious harm first, then the most.
+    pub(super) fn is_worse_than(&self, other: &Self) -> bool {
+        let lesser = self.budget_cpus < other.budget_cpus;
+        if self.serious == other.serious { lesser } else { self.serious }
+    }
 }
 
 /// A term that is being served.
@@ -136,7 +146,7 @@ impl Terms {
                     term.apart_s = term.apart_s.max(charge.apart_s);
                     term.by_looks &= charge.by_looks;
                 }
-                None if charge.used_cpus <= charge.budget_cpus => continue,
+                None if !charge.serious || charge.used_cpus <= charge.budget_cpus => continue,
                 None => {
                     self.serving.insert(name.clone(), Term::new(now, charge, length_s));
                 }
@@ -191,7 +201,11 @@ mod tests {
     use crate::testing::at;
 
     fn charged(budget_cpus: f64, used_cpus: f64) -> BTreeMap<Tenant, Charge> {
-        [("jobs".into(), Charge { budget_cpus, used_cpus, apart_s: 0.0, by_looks: true })].into()
+        [(
+            "jobs".into(),
+            Charge { budget_cpus, used_cpus, apart_s: 0.0, by_looks: true, serious: true },
+        )]
+        .into()
     }
 
     fn used(cpus: f64) -> BTreeMap<Tenant, f64> {
@@ -313,6 +327,24 @@ mod tests {
             !terms.end(at(second), &used(cpus)).is_empty()
         });
         assert_eq!(free, Some(120), "30 s");
+    }
+
+    #[test]
+    fn of_several_victims_the_one_with_serious_harm_counts_then_the_one_that_bears_least() {
+        let charge =
+            |budget_cpus, serious| Charge { serious, ..charged(budget_cpus, 0.8)[&"jobs".into()] };
+        assert!(charge(0.2, true).is_worse_than(&charge(0.1, false)));
+        assert!(!charge(0.1, false).is_worse_than(&charge(0.2, true)));
+        assert!(charge(0.1, true).is_worse_than(&charge(0.2, true)));
+    }
+
+    #[test]
+    fn harm_that_is_not_worth_a_limit_begins_no_term() {
+        let mut terms = Terms::new(30.0, 600.0);
+        let little = Charge { serious: false, ..charged(0.1, 0.8)[&"jobs".into()] };
+        assert!(terms.convict(at(1.0), &[("jobs".into(), little)].into()).is_empty());
+        assert_eq!(terms.convict(at(2.0), &charged(0.1, 0.8)).len(), 1);
+        assert_eq!(terms.convict(at(3.0), &[("jobs".into(), little)].into()).len(), 1, "it serves");
     }
 
     #[test]

@@ -38,6 +38,56 @@ fn who_is_named_by_chance_is_free_again_once_looks_show_who_it_is() {
     }
 }
 
+/// In how many worlds with a culprit of such harm it is named within half a minute, and somebody limited.
+fn limited_in(worlds: u64, ratio: f64, params: &CulpritParams) -> (usize, usize) {
+    let (mut named, mut held) = (0, 0);
+    for seed in 1..=worlds {
+        let policy = Culprit::new(params.clone());
+        let mut world = World::new(policy, &[("c", libm::log(ratio))], 500 + seed);
+        let (mut was_named, mut was_held) = (false, false);
+        for _ in 0..120 {
+            world.step();
+            was_named |= world.named() == ["c"];
+            was_held |= !limited(&world).is_empty();
+        }
+        named += usize::from(was_named);
+        held += usize::from(was_held);
+    }
+    (named, held)
+}
+
+#[test]
+fn who_hurts_a_little_is_named_and_not_limited() {
+    let (named, held) = limited_in(100, 1.08, &CulpritParams::default());
+    assert!(named >= 8 && held <= 2, "named {named}, limited {held} of 100");
+    let every = CulpritParams { least_harm_ratio: 1.0, ..CulpritParams::default() };
+    let (_, all) = limited_in(100, 1.08, &every);
+    assert!(all >= named, "every harm is worth a limit: {all} of 100, named {named}");
+}
+
+#[test]
+fn who_hurts_more_is_limited() {
+    let (named, held) = limited_in(100, 1.25, &CulpritParams::default());
+    assert!(named >= 95 && held >= 95, "named {named}, limited {held} of 100");
+}
+
+#[test]
+fn two_who_hurt_a_little_each_are_limited_for_what_they_do_together() {
+    let little = libm::log(1.1);
+    let limits = |culprits: &[(&str, f64)]| {
+        let held = |seed: &u64| {
+            let mut world = world(culprits, 900 + seed);
+            (0..240).any(|_| {
+                world.step();
+                !limited(&world).is_empty()
+            })
+        };
+        (1..=100).filter(held).count()
+    };
+    let (alone, together) = (limits(&[("b", little)]), limits(&[("b", little), ("d", little)]));
+    assert!(together >= 2 * alone + 20, "alone {alone}, together {together} of 100");
+}
+
 #[test]
 fn nobody_is_limited_where_nobody_hurts() {
     for seed in 1..=10 {
@@ -148,6 +198,8 @@ fn parameters_out_of_range_are_refused() {
         params.validate().unwrap_err()
     };
     assert!(bad(|p| p.bearable_ratio = 1.0).contains("bearable_ratio"));
+    assert!(bad(|p| p.least_harm_ratio = 0.9).contains("least_harm_ratio"));
+    assert!(bad(|p| p.least_harm_frac = 1.0).contains("least_harm_frac"));
     assert!(bad(|p| p.longest_term_s = 5.0).contains("longest_term_s"));
     assert!(bad(|p| p.victim_weight = 99).contains("victim_weight"));
 }

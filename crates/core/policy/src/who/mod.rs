@@ -99,7 +99,7 @@ pub use params::WhoParams;
 use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
 use look::{Look, bound_us, held};
-use quell_model::blame::{Finding, Gauge, GaugeParams, TrapParams, Traps};
+use quell_model::blame::{Finding, Gauge, GaugeParams, Pressing, TrapParams, Traps};
 use quell_types::{
     Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant, Time, Wish,
 };
@@ -199,7 +199,7 @@ impl Who {
             if service.present.is_err() || service.restarted {
                 self.victims.remove(name);
             }
-            let new = || Victim::new(name);
+            let new = || Victim::new(name, self.params.finding());
             let victim = self.victims.entry(name.clone()).or_insert_with(new);
             victim.face(&suspects);
             victim.hear(self.traps.weights_ln(), &measured_ln);
@@ -354,6 +354,10 @@ impl Policy for Who {
             Some((name.clone(), finding))
         };
         self.victims.iter().filter_map(told).collect()
+    }
+
+    fn pressing(&self) -> Vec<Pressing> {
+        self.gauge.pressing()
     }
 
     fn needs(&self) -> Needs {

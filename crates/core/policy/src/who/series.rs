@@ -149,6 +149,7 @@ mod tests {
         let culprit = |name: &str| Culprit {
             workload: name.into(),
             confidence: 0.995,
+            serious_frac: 0.995,
             status: Standing::Named,
             resource,
             slowdown: 1.3,

@@ -45,7 +45,7 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    pub(super) fn new(name: &Tenant) -> Self {
+    pub(super) fn new(name: &Tenant, params: FindingParams) -> Self {
         Self {
             work: Witness::new(name, Signal::Work),
             latency: Witness::new(name, Signal::Latency),
@@ -57,7 +57,7 @@ impl Victim {
             waiting: Waiting::new(WaitingParams::default()),
             toll: Toll::default(),
             slight: Slight::default(),
-            params: FindingParams::default(),
+            params,
             held_back: BTreeSet::new(),
             looks: 0,
             requests_per_s: None,
@@ -321,7 +321,7 @@ impl Victim {
     /// The CPUs that somebody uses who is shown to make it slow for moments, while it does; and the
     /// usual time in seconds from one moment to the next.
     pub(super) fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
-        let named = self.pulses.named(&FindingParams::default());
+        let named = self.pulses.named(&self.params);
         let culprit = named.into_iter().find(|culprit| culprit.workload == *suspect)?;
         let used_cpus = libm::log(culprit.slowdown) / culprit.harm_ln_per_cpu;
         Some((used_cpus, self.pulses.apart_s()?))

@@ -147,6 +147,30 @@ mod tests {
         assert_eq!(by_child.run().unwrap().cpu, None, "the work was another's");
     }
 
+    /// What one run of a sort of so many lines costs, of which two threads do half each, or one all.
+    fn sorted(lines: &std::path::Path, threads: u32) -> Duration {
+        let parallel = format!("--parallel={threads}");
+        let words = ["sort", &parallel, "-S", "256M", "-o", "/dev/null", lines.to_str().unwrap()];
+        let words = words.map(str::to_owned);
+        let stop = Stop::new().unwrap();
+        let sort = Repeated::new(&words, &CpuSet::new(), &stop, Duration::from_secs(60));
+        let mut costs: Vec<Duration> = (0..5).map(|_| sort.run().unwrap().cpu.unwrap()).collect();
+        costs.sort();
+        costs[2]
+    }
+
+    #[test]
+    fn threads_that_have_ended_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = folder.path().join("lines");
+        // Enough that `sort` begins a thread for half of them.
+        let scattered =
+            (0..400_000_u64).map(|i| format!("{}\n", i.wrapping_mul(0x9E37_79B9) % 1_000_003));
+        std::fs::write(&lines, scattered.collect::<String>()).unwrap();
+        let ratio = sorted(&lines, 2).as_secs_f64() / sorted(&lines, 1).as_secs_f64();
+        assert!(ratio > 0.75, "two threads cost {ratio} of what one does");
+    }
+
     #[test]
     fn failures_and_stops_are_told() {
         let failed = repeated("exit 4").speed(Duration::ZERO + Duration::from_millis(1));

@@ -65,6 +65,12 @@ pub(crate) fn of(machine: &Machine, has_links: bool) -> Vec<CapabilityReport> {
             "who locks the bus is told by counters or by experiments",
         ),
         if_there(
+            Kind::HiddenSteal,
+            machine.lock_gauge,
+            "the simulated kernel has no gauge",
+            "time that the hypervisor takes and does not tell is not seen",
+        ),
+        if_there(
             Kind::CacheGauge,
             machine.lock_gauge,
             "the simulated kernel has none",

@@ -103,8 +103,10 @@ impl Body {
         let named = self.tenants.iter().zip(tenants);
         let there = named.filter(|(_, samples)| samples.any());
         let beside = there.map(|(name, samples)| (name.clone(), samples.into())).collect();
-        // A simulated hypervisor says what it takes.
-        let pauses = PauseCounts::default();
+        // A CPU's timer is late whether or not the hypervisor says that it took the CPU.
+        let (said_ns, hidden_ns) = (self.world.stolen_ns, self.world.hidden_ns);
+        let pauses =
+            PauseCounts { timed_ns: self.world.busy_ns + said_ns, lost_ns: hidden_ns + said_ns };
         Ok(Arc::new(GaugeReading { all: (&counted.all).into(), beside, others, pauses }))
     }
 

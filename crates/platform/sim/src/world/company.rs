@@ -85,7 +85,8 @@ impl World {
         for cpu in cpus.iter() {
             let state = &self.cpus[cpu];
             let its_own = state.current.is_some_and(|t| self.threads[t].group == of.group);
-            if its_own && !state.stolen {
+            let gone = state.stolen && !self.machine.steal.hidden;
+            if its_own && !gone {
                 cpu_ns += self.now.saturating_sub(state.since);
             }
         }

@@ -16,7 +16,7 @@ impl World {
         let passed = self.now - std::mem::replace(&mut state.since, self.now);
         let Some(running) = state.current else { return };
         if state.stolen {
-            self.stolen_ns += passed;
+            self.lose(cpu, running, passed);
             return;
         }
         let span = span_of(passed);

@@ -4,8 +4,11 @@
 //! still and is charged nothing, as with a kernel that is told of steals; the time counts as stolen
 //! only while something would have run. Periods of CPU bandwidth go on: a group is charged for the
 //! time that its threads stood on a stolen CPU, as in kernels that are not told.
+//!
+//! Where the kernel is not told (`hidden`) its thread is charged as if it ran, and the CPU is busy. Only
+//! its timer comes late, which the kernel's gauge counts.
 
-use super::World;
+use super::{World, span_of};
 
 impl World {
     /// Draws when a CPU is taken or given back next.
@@ -18,6 +21,22 @@ impl World {
         let mean = if gone { steal.span_s } else { steal.span_s / steal.frac - steal.span_s };
         let span_ns = (self.steals.exponential(mean) * 1e9) as u64;
         self.steal_next.set(cpu, self.now + span_ns.max(1));
+    }
+
+    /// What somebody was about to run for so long while the CPU was gone: nothing was done.
+    #[cold]
+    pub(super) fn lose(&mut self, cpu: usize, running: usize, passed_ns: u64) {
+        if !self.machine.steal.hidden {
+            self.stolen_ns += passed_ns;
+            return;
+        }
+        let thread = &mut self.threads[running];
+        let group = &mut self.groups[thread.group];
+        thread.vruntime += span_of(passed_ns) * group.pace();
+        group.cpu_ns += passed_ns;
+        self.cpus[cpu].busy_ns += passed_ns;
+        self.busy_ns += passed_ns;
+        self.hidden_ns += passed_ns;
     }
 
     pub(super) fn steal_or_give_back(&mut self, cpu: usize) {

@@ -76,7 +76,7 @@ fn wrong_places_and_numbers_are_refused() {
 #[test]
 fn the_survey_finds_what_the_tests_need() {
     let reports = capabilities(Path::new("/"));
-    assert_eq!(reports.len(), 8);
+    assert_eq!(reports.len(), 9);
     for report in reports {
         assert!(matches!(report.capability, Capability::Native(_)), "{report:?}");
     }

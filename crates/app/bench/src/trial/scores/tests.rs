@@ -16,7 +16,8 @@ fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
     let culprit = drawn.culprit().unwrap().to_owned();
     let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
     let said = Said { named: named.iter().map(name).collect(), seconds, ..Said::default() };
-    let verdict = Verdict { said, limited: drawn.culprit.into_iter().collect(), turns: vec![] };
+    let limited = drawn.culprit.into_iter().collect();
+    let verdict = Verdict { said, limited, ..Verdict::default() };
     Trial::judged(number, &drawn, Some(measured(1.0, 1.4)), verdict)
 }
 

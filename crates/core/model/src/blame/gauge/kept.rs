@@ -215,11 +215,25 @@ impl Kept {
         if !self.of.values().any(more) {
             return BTreeMap::new();
         }
+        self.driving(read_ns, |own, per_ms| more(own) && per_ms > COUNTS_FROM)
+    }
+
+    /// The same of all of whom enough is known, also where it is nothing.
+    pub(super) fn all_driving(&self, reads_ln: f64) -> BTreeMap<Tenant, DrivesOut> {
+        self.driving(FROM_NS * libm::exp(reads_ln) / READS, |_, _| true)
+    }
+
+    /// Of those who are wanted, by their turns and by what is driven out in a millisecond.
+    fn driving(
+        &self,
+        read_ns: f64,
+        wanted: impl Fn(&Turns, f64) -> bool,
+    ) -> BTreeMap<Tenant, DrivesOut> {
         let all = self.by_loss(read_ns);
         let one = |(at, (tenant, own)): (usize, &(Option<&Tenant>, Turns))| {
-            let tenant = tenant.filter(|_| more(own))?;
+            let tenant = tenant.filter(|_| wanted(own, f64::INFINITY))?;
             let drives = own.drives_out(read_ns, &anyhow(&all, at)?);
-            (drives.per_ms > COUNTS_FROM).then(|| (tenant.clone(), drives))
+            wanted(own, drives.per_ms).then(|| (tenant.clone(), drives))
         };
         all.iter().enumerate().filter_map(one).collect()
     }

@@ -125,6 +125,11 @@ impl Memory {
         Some(Loads { more_ln, sd: libm::sqrt(variance), samples: beside.count })
     }
 
+    /// All beside whom there were samples.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.beside.keys()
+    }
+
     /// Those who surely load memory.
     pub(super) fn surely_load(&self) -> impl Iterator<Item = &Tenant> {
         let sure = |beside: Moments| self.loads_of(beside).is_some_and(Loads::is_sure);

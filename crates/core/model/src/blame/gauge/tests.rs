@@ -186,6 +186,7 @@ fn who_was_named_by_looks_for_more_stays_so_and_the_resource_is_known() {
     finding.culprits.push(Culprit {
         workload: "locker".into(),
         confidence: 0.995,
+        serious_frac: 0.995,
         status: Standing::Named,
         resource: Resource::Memory,
         slowdown: 20.0,

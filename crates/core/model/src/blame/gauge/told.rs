@@ -54,8 +54,10 @@ impl Gauge {
                 continue;
             }
             let shown = locker.alone && confidence >= params.named_frac;
+            let serious = toll.suffers(params.serious_ln);
             let told = Culprit {
                 confidence,
+                serious_frac: serious.map_or(0.0, |(_, frac)| frac),
                 status: if shown { Standing::Named } else { Standing::Suspected },
                 resource: Resource::BusLock,
                 slowdown: libm::exp(effect_ln).max(1.0),
@@ -134,6 +136,7 @@ fn suspect(tenant: &Tenant, of: Suffering<'_>, params: &FindingParams) -> Option
     (confidence >= params.suspected_frac).then(|| Culprit {
         workload: tenant.clone(),
         confidence,
+        serious_frac: 0.0,
         status: Standing::Suspected,
         resource: Resource::Memory,
         slowdown: libm::exp(effect_ln).max(1.0),

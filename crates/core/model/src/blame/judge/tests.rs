@@ -46,6 +46,22 @@ fn who_was_shown_to_harm_is_named_with_its_effect() {
 }
 
 #[test]
+fn harm_of_less_than_a_tenth_is_named_and_not_serious() {
+    let serious = |harms: &[(&str, f64)]| {
+        let looks: Vec<(&str, f64)> = (0..12).flat_map(|_| harms.to_vec()).collect();
+        let finding = judged(&after(&looks), &[], VictimSigns::default());
+        let named = finding.culprits.into_iter().filter(|c| c.status == Standing::Named);
+        named.map(|c| (c.workload.to_string(), c.serious_frac)).collect::<Vec<_>>()
+    };
+    let little = serious(&[("jobs", 0.07), ("backup", 0.0)]);
+    assert!(little.len() == 1 && little[0].1 < 0.1, "{little:?}");
+    let much = serious(&[("jobs", 0.15), ("backup", 0.0)]);
+    assert!(much.len() == 1 && much[0].1 > 0.99, "{much:?}");
+    let both = serious(&[("jobs", 0.07), ("backup", 0.07)]);
+    assert!(both.len() == 2 && both.iter().all(|(_, frac)| *frac > 0.98), "together: {both:?}");
+}
+
+#[test]
 fn one_look_is_a_suspicion_however_clear() {
     let finding = judged(&after(&[("jobs", 0.4)]), &[], VictimSigns::default());
     assert_eq!(finding.culprits[0].status, Standing::Suspected);

@@ -91,6 +91,7 @@ fn what_is_fought_over_is_told_of_those_who_are_accused() {
     let culprit = Culprit {
         workload: "jobs".into(),
         confidence: 0.995,
+        serious_frac: 0.995,
         status: Standing::Named,
         resource: Resource::Memory,
         slowdown: 1.3,

@@ -26,8 +26,8 @@ impl Victim {
     }
 
     /// The one to look at though hardly anything of it is in doubt, so that looks at what is would pass it
-    /// over: who would be named if it had been held often enough, and who is probably guilty by its
-    /// company; of several the one in the worst. Of the latter those who are held back by their quota are
+    /// over: who would be named if it had been held often enough, who is named and may or may not do serious
+    /// harm, and who is probably guilty by its company; of several the one in the worst. Of the latter those who are held back by their quota are
     /// left alone: they do little harm now, and what may be held of them is wanted when they are free again.
     pub(super) fn accused(&self, candidates: &[Candidate]) -> Option<Tenant> {
         let (guilt, params) = (&self.work.guilt, &self.params);
@@ -38,7 +38,7 @@ impl Victim {
             // Nothing else can have made it likely; the rest costs more the more suspects there are, harm more
             // than guilt, which is never less likely.
             let least = if in_bad_company { params.suspected_frac } else { params.named_frac };
-            let may_be = in_bad_company || (held > 0 && !proved);
+            let may_be = in_bad_company || held > 0;
             if !may_be || guilt.guilt(&c.suspect) < least.min(params.named_frac) {
                 return false;
             }
@@ -47,7 +47,7 @@ impl Victim {
             let told = in_bad_company
                 && harmful >= params.suspected_frac
                 && !self.held_back.contains(&c.suspect);
-            if sure { !proved } else { told }
+            if sure { !proved || self.may_be_serious(c) } else { told }
         };
         let worse = |a: &&Candidate, b: &&Candidate| {
             let of = |c: &Candidate| guilt.company_ln(&c.suspect);
@@ -55,6 +55,14 @@ impl Victim {
         };
         let worst = candidates.iter().filter(accused).max_by(worse);
         worst.map(|candidate| candidate.suspect.clone())
+    }
+
+    /// Whether it is open that somebody who is named does serious harm.
+    fn may_be_serious(&self, named: &Candidate) -> bool {
+        let params = &self.params;
+        let serious = self.work.guilt.harmful(&named.suspect, named.cpus, params.serious_ln);
+        let open = 1.0 - params.serious_frac..params.serious_frac;
+        open.contains(&serious) && !self.held_back.contains(&named.suspect)
     }
 
     /// Tells of the culprits that are bad company.
