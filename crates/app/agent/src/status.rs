@@ -222,7 +222,7 @@ impl Status {
                 steal_frac: Shown::of(&observation.host.steal, |s| s.0),
             },
             who: who::victims(setup, &engine.findings()),
-            pressing: engine.pressing(),
+            pressing: who::pressing(setup, engine),
             knobs: engine.standing().iter().map(knob).collect(),
             actions_total: BTreeMap::new(),
             agent: AgentCost::default(),

@@ -73,6 +73,12 @@ pub(crate) fn victims(setup: &Setup, findings: &BTreeMap<Tenant, Finding>) -> Ve
     names.map(|name| VictimReport::new(name, findings.get(name))).collect()
 }
 
+/// What batch groups press on: services are in the kernel's gauge, too.
+pub(crate) fn pressing(setup: &Setup, engine: &Engine) -> Vec<Pressing> {
+    let batch = |one: &Pressing| setup.batch.iter().any(|batch| batch.name == one.workload);
+    engine.pressing().into_iter().filter(batch).collect()
+}
+
 impl VictimReport {
     fn new(name: &Tenant, finding: Option<&Finding>) -> Self {
         let Some(finding) = finding else {
@@ -154,7 +160,8 @@ pub fn who(
             platform.apply(action)?;
         }
         let seconds = begun.elapsed().as_secs_f64();
-        let report = WhoReport::of(seconds, victims(&setup, &engine.findings()), engine.pressing());
+        let report =
+            WhoReport::of(seconds, victims(&setup, &engine.findings()), pressing(&setup, &engine));
         progress(&report);
         let enough = wanted.until_named && report.names_somebody();
         if enough || signals.stops() || begun.elapsed() >= wanted.limit {

@@ -261,7 +261,7 @@ impl Trial<'_> {
         for _ in 0..2 {
             self.reporter_by_turns()?.into_iter().for_each(|ratio| sieve.push(ratio));
             let said = self.settle_by_look(&mut sieve, watch)?;
-            if said != Placement::Together || Instant::now() >= end {
+            if !said.disturbs() || Instant::now() >= end {
                 break;
             }
         }

@@ -24,8 +24,9 @@ use std::time::Duration;
 /// predicted and measured.
 ///
 /// A host may run both CPUs on the threads of one core for a while, without telling: all measured
-/// then seems to hurt. Short looks find that out; what was measured meanwhile is measured again, and
-/// marked where it stays so.
+/// then seems to hurt. Or it runs them on cores that share no cache, though the machine is told that
+/// they do, and hardly anything hurts. Short looks find that out; what was measured meanwhile is
+/// measured again, and marked where it stays so.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -215,17 +216,18 @@ fn host(report: &PredictReport) -> Option<String> {
     let seen = report.host.as_ref()?;
     let again = report.pairs.iter().filter(|pair| pair.tries > 1).count();
     let disturbed = report.pairs.iter().filter(|pair| pair.disturbed).count();
-    if seen.together == 0 && again == 0 && disturbed == 0 {
+    if seen.together + seen.distant == 0 && again == 0 && disturbed == 0 {
         return None;
     }
     let error = |error: Option<f64>| error.map_or("none".to_owned(), |e| format!("{e:.2}"));
     let left = report.undisturbed.map_or((0, None), |u| (u.pairs, Some(u.mean_abs_error_points)));
     Some(format!(
-        "host: both CPUs on one core in {} of {} looks ({} could not tell); {again} pairs were measured \
-         again, {disturbed} stayed disturbed (*); mean error by first tries {}, over the {} undisturbed \
+        "host: both CPUs on one core in {} of {} looks, on cores that share no cache in {} ({} could not \
+         tell); {again} pairs were measured again, {disturbed} stayed disturbed (*); mean error by first tries {}, over the {} undisturbed \
          pairs {}",
         seen.together,
         seen.looks,
+        seen.distant,
         seen.unknown,
         error(report.mean_abs_error_points_first_tries),
         left.0,

@@ -71,7 +71,7 @@ where
         if one.tries >= limits.tries {
             continue;
         }
-        while patience >= limits.pause && course.look() == Placement::Together {
+        while patience >= limits.pause && course.look().disturbs() {
             patience -= limits.pause;
             course.pause(limits.pause)?;
         }

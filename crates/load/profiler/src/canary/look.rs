@@ -7,10 +7,20 @@ use crate::stats::median;
 pub enum Placement {
     /// On two cores.
     Apart,
+    /// On two cores that share no last-level cache, though the machine is told that they do.
+    Distant,
     /// On two threads of one core.
     Together,
     /// It could not be told: others wanted the CPUs, or the core's speed was not steady.
     Unknown,
+}
+
+impl Placement {
+    /// Whether it is another one than the machine is told, so that what is measured there says little of it.
+    #[must_use]
+    pub fn disturbs(self) -> bool {
+        matches!(self, Self::Together | Self::Distant)
+    }
 }
 
 /// One round on one CPU: what an operation took, in ns; none where the CPU was not to be had.
@@ -28,6 +38,30 @@ const TIMES: f64 = 3.0;
 const MOST: f64 = 0.25;
 /// Rounds that a CPU needs.
 const ROUNDS: usize = 2;
+
+/// A line that takes longer each way, in ns, may come from another cache...
+const FAR_NS: f64 = 90.0;
+/// ... if that is so many times what it took before.
+const FAR_TIMES: f64 = 2.5;
+
+/// The shortest way of a line between two CPUs that was seen so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nearest(f64);
+
+impl Default for Nearest {
+    fn default() -> Self {
+        Self(f64::INFINITY)
+    }
+}
+
+impl Nearest {
+    /// Whether a line that takes so long each way comes from farther than it once did.
+    pub(super) fn is_farther(&mut self, passes_ns: Option<f64>) -> bool {
+        let Some(ns) = passes_ns else { return false };
+        self.0 = self.0.min(ns);
+        ns > FAR_NS && ns > FAR_TIMES * self.0
+    }
+}
 
 /// The verdict on the rounds of two CPUs.
 pub(super) fn judge(rounds: &[[Turn; 2]]) -> Placement {
@@ -112,6 +146,20 @@ mod tests {
         ] {
             assert_eq!(judge(&rounds(first, second)), placement, "{what}");
         }
+    }
+
+    #[test]
+    fn a_line_that_comes_from_farther_than_before_is_told() {
+        let mut nearest = Nearest::default();
+        let told = [(160.0, false), (27.0, false), (158.0, true), (31.0, false), (80.0, false)];
+        for (ns, farther) in told {
+            assert_eq!(nearest.is_farther(Some(ns)), farther, "{ns}");
+        }
+        assert!(!nearest.is_farther(None));
+        let mut slow = Nearest::default();
+        assert!([300.0, 500.0, 700.0].iter().all(|ns| !slow.is_farther(Some(*ns))), "all are far");
+        assert!(Placement::Distant.disturbs() && Placement::Together.disturbs());
+        assert!(!Placement::Apart.disturbs() && !Placement::Unknown.disturbs());
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Sieve {
     /// What a look says of the values since the last one. Gives how many it puts aside.
     pub(crate) fn settle(&mut self, said: Placement) -> usize {
         let count = self.waiting.len();
-        if said == Placement::Together {
+        if said.disturbs() {
             self.disturbed.append(&mut self.waiting);
             return count;
         }
@@ -57,7 +57,7 @@ impl Sieve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Placement::{Apart, Together, Unknown};
+    use Placement::{Apart, Distant, Together, Unknown};
 
     fn sieve(parts: &[(&[f64], Placement)]) -> (Sieve, usize) {
         let (mut sieve, mut aside) = (Sieve::default(), 0);
@@ -76,6 +76,7 @@ mod tests {
             (vec![(&[0.8], Together), (&[1.0, 1.1], Apart)], 1, (vec![1.0, 1.1], 0)),
             (vec![(&[1.0, 1.1], Apart), (&[0.8, 0.7], Together)], 2, (vec![1.0, 1.1], 0)),
             (vec![(&[0.8, 0.7], Together), (&[1.0], Apart)], 2, (vec![1.0, 0.8, 0.7], 2)),
+            (vec![(&[1.2], Distant), (&[1.0, 1.1], Apart)], 1, (vec![1.0, 1.1], 0)),
             (vec![(&[0.8], Together)], 1, (vec![0.8], 1)),
             (vec![(&[], Together)], 0, (vec![], 0)),
         ] {

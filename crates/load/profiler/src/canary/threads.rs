@@ -2,11 +2,13 @@
 //! between two slices.
 
 use super::Placement;
-use super::look::{Turn, judge};
+use super::line::Line;
+use super::look::{Nearest, Turn, judge};
 use super::watch::Eyes;
 use crate::desk::{DESK_NICE, prioritise};
 use quell_pressure::{Registers, bind_all};
 use quell_types::CpuSet;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,7 +20,7 @@ const MARGIN: Duration = Duration::from_micros(25);
 /// For waking both and raising the clock.
 const AHEAD: Duration = Duration::from_micros(400);
 /// Rounds of three slices.
-const ROUNDS: usize = 3;
+const ROUNDS: u32 = 3;
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -26,7 +28,14 @@ const PATIENCE: Duration = Duration::from_millis(500);
 struct Wish {
     cpu: u32,
     start: Instant,
-    answer: Sender<Vec<Turn>>,
+    answer: Sender<Sung>,
+}
+
+/// What one of the two has to say: its rounds, and what a line took each way, in ns.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Sung {
+    turns: Vec<Turn>,
+    passes_ns: Option<f64>,
 }
 
 /// The loops, asleep between looks.
@@ -34,16 +43,20 @@ struct Wish {
 pub(super) struct Canary {
     wishes: Vec<Sender<Wish>>,
     threads: Vec<JoinHandle<()>>,
+    nearest: Nearest,
 }
 
 impl Canary {
     /// None if no threads are to be had.
     pub(super) fn start() -> Option<Canary> {
-        let mut canary = Canary { wishes: Vec::new(), threads: Vec::new() };
+        let (wishes, threads, nearest) = (Vec::new(), Vec::new(), Nearest::default());
+        let mut canary = Canary { wishes, threads, nearest };
+        let line = Arc::new(Line::default());
         for place in 0..2 {
             let (wishes, heard) = channel();
             let named = std::thread::Builder::new().name(format!("quell-canary-{place}"));
-            canary.threads.push(named.spawn(move || sing(place, &heard)).ok()?);
+            let line = Arc::clone(&line);
+            canary.threads.push(named.spawn(move || sing(place, &line, &heard)).ok()?);
             canary.wishes.push(wishes);
         }
         Some(canary)
@@ -51,20 +64,21 @@ impl Canary {
 }
 
 impl Eyes for Canary {
-    /// One look at two CPUs, about six milliseconds. Both have to be free.
+    /// One look at two CPUs, about seven milliseconds. Both have to be free.
     fn look(&mut self, first: u32, second: u32) -> Placement {
         let start = Instant::now() + AHEAD;
         let ask = |(wishes, cpu): (&Sender<Wish>, u32)| {
             let (answer, told) = channel();
             wishes.send(Wish { cpu, start, answer }).ok().map(|()| told)
         };
-        let told: Vec<Option<Receiver<Vec<Turn>>>> =
+        let told: Vec<Option<Receiver<Sung>>> =
             self.wishes.iter().zip([first, second]).map(ask).collect();
-        let wait = |told: Option<Receiver<Vec<Turn>>>| told?.recv_timeout(PATIENCE).ok();
-        let turns: Vec<Vec<Turn>> =
-            told.into_iter().map(|told| wait(told).unwrap_or_default()).collect();
-        let rounds = turns[0].iter().zip(&turns[1]).map(|(a, b)| [*a, *b]);
-        judge(&rounds.collect::<Vec<_>>())
+        let wait = |told: Option<Receiver<Sung>>| told?.recv_timeout(PATIENCE).ok();
+        let sung: Vec<Sung> = told.into_iter().map(|told| wait(told).unwrap_or_default()).collect();
+        let rounds = sung[0].turns.iter().zip(&sung[1].turns).map(|(a, b)| [*a, *b]);
+        let said = judge(&rounds.collect::<Vec<_>>());
+        let farther = self.nearest.is_farther(sung[0].passes_ns);
+        if farther && said != Placement::Together { Placement::Distant } else { said }
     }
 }
 
@@ -76,15 +90,18 @@ impl Drop for Canary {
 }
 
 /// Answers wishes until there will be none.
-fn sing(place: usize, wishes: &Receiver<Wish>) {
+fn sing(place: usize, line: &Line, wishes: &Receiver<Wish>) {
     prioritise(DESK_NICE);
     let mut registers = Registers::new();
     while let Ok(wish) = wishes.recv() {
-        let turns = match bind_all(&CpuSet::of(wish.cpu)) {
-            Ok(()) => turns(place, &mut registers, wish.start),
-            Err(_) => Vec::new(),
+        let sung = match bind_all(&CpuSet::of(wish.cpu)) {
+            Ok(()) => Sung {
+                turns: turns(place, &mut registers, wish.start),
+                passes_ns: passes_ns(place, line, wish.start + SLICE * ROUNDS * 3),
+            },
+            Err(_) => Sung::default(),
         };
-        let _ = wish.answer.send(turns);
+        let _ = wish.answer.send(sung);
     }
 }
 
@@ -107,7 +124,20 @@ fn turns(place: usize, registers: &mut Registers, start: Instant) -> Vec<Turn> {
         wait_for(slice(3 * round + 3));
         Turn { alone_ns, beside_ns }
     };
-    (0..ROUNDS).map(&mut round).collect()
+    (0..ROUNDS as usize).map(&mut round).collect()
+}
+
+/// What a line takes each way in the slice that begins then, by the one who passes it on.
+fn passes_ns(place: usize, line: &Line, begin: Instant) -> Option<f64> {
+    let (from, to) = (begin + MARGIN, begin + SLICE - MARGIN);
+    wait_for(from);
+    match place {
+        0 => line.passes_ns(to),
+        _ => {
+            line.answers(to);
+            None
+        }
+    }
 }
 
 /// What an operation takes in the slice that begins then; none if it is late for it.
@@ -146,6 +176,6 @@ mod tests {
     fn who_is_late_says_nothing() {
         let past = Instant::now().checked_sub(Duration::from_millis(100)).unwrap();
         let turns = turns(0, &mut Registers::new(), past);
-        assert_eq!(turns, vec![Turn::default(); ROUNDS]);
+        assert_eq!(turns, vec![Turn::default(); ROUNDS as usize]);
     }
 }

@@ -19,6 +19,9 @@ pub struct Watched {
     pub looks: u32,
     /// Looks that saw both on one core.
     pub together: u32,
+    /// Looks that saw them on cores which share no cache, though the machine is told that they do.
+    #[serde(default)]
+    pub distant: u32,
     /// Looks that could not tell: others wanted the CPUs, or their speed was not steady.
     pub unknown: u32,
     /// Windows that were disturbed so, and put aside.
@@ -40,13 +43,14 @@ impl Watched {
     /// For people; none if nothing was seen.
     #[must_use]
     pub fn words(&self) -> Option<String> {
-        if self.together == 0 {
+        if self.together + self.distant == 0 {
             return None;
         }
-        let (together, looks) = (self.together, self.looks);
+        let Watched { together, distant, looks, .. } = self;
         let mut text = format!(
             "the host ran the workload's CPU and the pressure's on one core in {together} of {looks} \
-             looks; {} windows in between were put aside and measured again",
+             looks, and on cores that share no cache in {distant}; {} windows in between were put aside \
+             and measured again",
             self.disturbed_windows
         );
         if self.kept_windows > 0 {
@@ -72,6 +76,8 @@ pub(crate) struct Watch {
     workload: Vec<u32>,
     pressure: u32,
     last: Option<(Instant, Placement)>,
+    /// Whether the machine is told that they share a cache.
+    near: bool,
     turn: usize,
     begun: Steal,
     cpus: CpuSet,
@@ -92,6 +98,7 @@ impl Watch {
             workload,
             pressure: pressure.unwrap_or(0),
             last: None,
+            near: topology.llc.iter().any(|llc| cpus.is_subset(&llc.cpus)),
             turn: 0,
             begun: Steal { at: Instant::now(), ns: steal_ns(&cpus) },
             cpus,
@@ -117,7 +124,7 @@ impl Watch {
             }
         }
         let eyes: Box<dyn Eyes> = Box::new(Script(script, 0));
-        Watch { eyes: Some(eyes), workload: vec![0], ..Watch::off() }
+        Watch { eyes: Some(eyes), workload: vec![0], near: true, ..Watch::off() }
     }
 
     /// Whether there are looks.
@@ -130,27 +137,33 @@ impl Watch {
         self.is_on() && self.last.is_none_or(|(at, _)| at.elapsed() >= EVERY)
     }
 
-    /// Looks, twice where the first time says Together. The CPUs have to be free.
+    /// Looks, twice where the first time says Together or Distant. The CPUs have to be free.
     pub(crate) fn look(&mut self) -> Placement {
         let Some(eyes) = &mut self.eyes else { return Placement::Unknown };
         let first = self.workload[self.turn % self.workload.len()];
         self.turn += 1;
-        let mut said = eyes.look(first, self.pressure);
-        if said == Placement::Together {
-            said = eyes.look(first, self.pressure);
+        let near = self.near;
+        let mut look = || match eyes.look(first, self.pressure) {
+            Placement::Distant if !near => Placement::Apart,
+            said => said,
+        };
+        let mut said = look();
+        if said.disturbs() {
+            said = look();
         }
         self.seen.looks += 1;
         self.seen.together += u32::from(said == Placement::Together);
+        self.seen.distant += u32::from(said == Placement::Distant);
         self.seen.unknown += u32::from(said == Placement::Unknown);
         self.last = Some((Instant::now(), said));
         said
     }
 
-    /// What is to be said of the time since the last look: Together if that or a new one said so.
+    /// What is to be said of the time since the last look: Together or Distant if that or a new one said so.
     pub(crate) fn since(&mut self) -> Placement {
         let before = self.last.map(|(_, said)| said);
         match (before, self.look()) {
-            (Some(Placement::Together), _) => Placement::Together,
+            (Some(before), said) if before.disturbs() && !said.disturbs() => before,
             (_, said) => said,
         }
     }
@@ -214,9 +227,33 @@ mod tests {
         assert_eq!((watch.is_on(), watch.workload), (true, vec![0, 1]));
         let one = Seats { same_core: true, ..seats("0", "0") };
         assert!(!Watch::over(&one, &Topology::default()).is_on());
+        let llc = quell_types::LlcDomain {
+            id: 0,
+            cpus: "0-1".parse().unwrap(),
+            size_bytes: 1,
+            ways: None,
+        };
+        let shared = Topology { llc: vec![llc], ..Topology::default() };
+        assert!(Watch::over(&seats("0", "1"), &shared).near);
+        assert!(!Watch::over(&seats("0", "2"), &shared).near);
         let mut off = Watch::off();
         assert_eq!((off.is_due(), off.look()), (false, Placement::Unknown));
         assert_eq!(off.seen().looks, 0);
+    }
+
+    #[test]
+    fn cores_without_a_common_cache_are_told_where_the_machine_is_told_that_they_have_one() {
+        let far = |n: u32| if (2..4).contains(&n) { Placement::Distant } else { Placement::Apart };
+        let mut watch = Watch::scripted(far);
+        let said: Vec<Placement> = (0..4).map(|_| watch.since()).collect();
+        // The third looks twice; the fourth has that one before it.
+        let (apart, distant) = (Placement::Apart, Placement::Distant);
+        assert_eq!(said, [apart, apart, distant, distant]);
+        let seen = watch.seen();
+        assert_eq!((seen.looks, seen.distant, seen.together), (4, 1, 0));
+        assert!(seen.words().is_some_and(|words| words.contains("share no cache in 1")));
+        let mut told = Watch { near: false, ..Watch::scripted(|_| Placement::Distant) };
+        assert_eq!((told.since(), told.seen().distant), (Placement::Apart, 0));
     }
 
     #[test]

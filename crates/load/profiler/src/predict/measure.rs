@@ -1,7 +1,7 @@
 //! Programs and pairs of them under measurement, with an eye on the host.
 
 use super::{CheckOptions, Program, rounds_in_a_pass};
-use crate::canary::{Course, Limits, Placement, Watch};
+use crate::canary::{Course, Limits, Placement, Sieve, Watch};
 use crate::desk::{pause, percent};
 use crate::profile::profile;
 use crate::stats::median;
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const LONGEST_RUN: Duration = Duration::from_secs(20);
 /// After a neighbour was woken or stopped.
 const SETTLE: Duration = Duration::from_millis(10);
+/// Windows of a pair, those included that are made again, over those that it has to have.
+const AGAIN: usize = 3;
 /// Of what the host disturbs. Stretches of a minute are usual.
 pub(super) const LIMITS: Limits =
     Limits { tries: 3, pause: Duration::from_secs(1), patience: Duration::from_secs(60) };
@@ -49,9 +51,9 @@ pub(super) struct Loss {
     pub(super) steal_percent: Option<f64>,
 }
 
-/// How a measurement is told whose CPUs shared a core.
+/// How a measurement is told whose CPUs the host ran where the machine is told they are not.
 fn remark(disturbed: bool) -> &'static str {
-    if disturbed { "; the host ran both CPUs on one core" } else { "" }
+    if disturbed { "; the host moved the CPUs" } else { "" }
 }
 
 impl Course for Programs<'_, '_> {
@@ -106,7 +108,8 @@ impl Course for Pairs<'_, '_> {
 }
 
 impl Pairs<'_, '_> {
-    /// Windows of A, alone and beside B in turn. While B rests its CPU is kept awake.
+    /// Windows of A, alone and beside B in turn, and whether the host disturbed what counts of them. Those that
+    /// it disturbed are made again, [`AGAIN`] times as many at most. While B rests its CPU is kept awake.
     fn pair(&mut self, a: &Program, b: &Program) -> Result<(Vec<f64>, bool), ProfileError> {
         let Desk { options, stop, watch, .. } = &mut *self.desk;
         let (seats, awake) = (&options.profile.seats, self.awake);
@@ -119,10 +122,10 @@ impl Pairs<'_, '_> {
             Ok::<f64, ProfileError>(subject.speed(options.window)?.by_wall)
         };
         neighbour.rest()?;
-        let mut disturbed = watch.look() == Placement::Together;
-        let (mut before, mut losses) = (quiet(&mut subject)?, Vec::new());
+        watch.look();
+        let (mut before, mut losses) = (quiet(&mut subject)?, Sieve::default());
         let rounds = rounds_in_a_pass(options.rounds, options.passes);
-        for round in 1..=rounds {
+        while losses.values().len() < rounds && losses.measured() < AGAIN * rounds {
             awake.mute();
             neighbour.wake()?;
             pause(SETTLE, stop)?;
@@ -131,13 +134,16 @@ impl Pairs<'_, '_> {
             let after = quiet(&mut subject)?;
             losses.push(1.0 - beside / f64::midpoint(before, after));
             before = after;
-            if watch.is_due() || round == rounds {
+            if watch.is_on() && (watch.is_due() || losses.values().len() >= rounds) {
                 awake.mute();
-                disturbed |= watch.look() == Placement::Together;
+                let said = watch.since();
+                watch.note(losses.settle(said), 0);
             }
         }
         awake.mute();
-        Ok((losses, disturbed))
+        let (losses, disturbed) = losses.end();
+        watch.note(0, disturbed);
+        Ok((losses, disturbed > 0))
     }
 }
 
@@ -214,14 +220,17 @@ mod tests {
     }
 
     #[test]
-    fn one_look_that_says_so_twice_disturbs_a_pair() {
-        let script = |n: u32| match n {
+    fn windows_that_were_disturbed_are_made_again_and_a_pair_without_others_is_told() {
+        let once = |n: u32| match n {
             // What says so is looked at again at once.
             1 | 2 => Placement::Together,
             _ => Placement::Apart,
         };
+        let (loss, said, seen, _) = measured(Watch::scripted(once));
+        assert_eq!((loss.shares.len(), said), (3, false), "{loss:?}");
+        assert!(seen.disturbed_windows > 0 && seen.kept_windows == 0, "{seen:?}");
         for (script, disturbed) in [
-            (Box::new(script) as Box<dyn FnMut(u32) -> Placement>, true),
+            (Box::new(|_| Placement::Together) as Box<dyn FnMut(u32) -> Placement>, true),
             (Box::new(|_| Placement::Apart), false),
         ] {
             let (loss, said, seen, told) = measured(Watch::scripted(script));
@@ -230,7 +239,7 @@ mod tests {
                 loss.shares.iter().all(|share| share.is_finite()) && seen.looks >= 2,
                 "{loss:?} {seen:?}"
             );
-            assert_eq!(told.contains("on one core"), disturbed, "{told}");
+            assert_eq!(told.contains("moved the CPUs"), disturbed, "{told}");
             assert_eq!(seen.together > 0, disturbed);
         }
         assert!(!measured(Watch::off()).1, "without looks nothing is said to be disturbed");

@@ -2,7 +2,7 @@
 //! kernel like it. A workload that costs the reporter as much counts as a bubble of that intensity.
 
 use super::{CurvePoint, LONGEST, ProfileOptions, points};
-use crate::canary::{Placement, Watch};
+use crate::canary::Watch;
 use crate::desk::{pause, percent, ready};
 use crate::trial::{Effort, Mark, Trial};
 use crate::{Metric, ProfileError, Speed, Subject};
@@ -98,7 +98,7 @@ pub(super) fn until_apart<T>(
     loop {
         tries += 1;
         let found = measure()?;
-        let disturbed = watch.is_on() && watch.since() == Placement::Together;
+        let disturbed = watch.is_on() && watch.since().disturbs();
         let windows = if disturbed { windows } else { 0 };
         let last = !disturbed || tries == TRIES;
         watch.note(windows, if last { windows } else { 0 });
