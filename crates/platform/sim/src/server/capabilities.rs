@@ -58,27 +58,31 @@ pub(crate) fn of(machine: &Machine, has_links: bool) -> Vec<CapabilityReport> {
             "the simulated kernel traps no bus locks",
             "nobody is suspected for them beforehand",
         ),
-        if_there(
-            Kind::BusLockGauge,
-            machine.lock_gauge,
-            "the simulated kernel has none",
-            "who locks the bus is told by counters or by experiments",
-        ),
-        if_there(
-            Kind::HiddenSteal,
-            machine.lock_gauge,
-            "the simulated kernel has no gauge",
-            "time that the hypervisor takes and does not tell is not seen",
-        ),
-        if_there(
-            Kind::CacheGauge,
-            machine.lock_gauge,
-            "the simulated kernel has none",
-            "who drives out what lies in the caches is told by experiments",
-        ),
         if_there(Kind::Thermal, machine.power_sensor, rdt, "no law acts on it"),
     ]);
+    all.extend(gauges(machine));
     all
+}
+
+/// What the kernel's gauge tells, all of it or nothing.
+fn gauges(machine: &Machine) -> [CapabilityReport; 3] {
+    let there =
+        if machine.lock_gauge { Ok("simulated") } else { Err("the simulated kernel has none") };
+    let one = |kind, without| report(kind, there, without);
+    [
+        one(
+            CapabilityKind::BusLockGauge,
+            "who locks the bus is told by counters or by experiments",
+        ),
+        one(
+            CapabilityKind::CacheGauge,
+            "who drives out what lies in the caches is told by experiments",
+        ),
+        one(
+            CapabilityKind::HiddenSteal,
+            "time that the hypervisor takes and does not tell is not seen",
+        ),
+    ]
 }
 
 const NO_PMU: &str = "samples carry no hardware counters";
