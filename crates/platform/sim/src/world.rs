@@ -220,9 +220,8 @@ pub(crate) struct World {
     waiting_since: u64,
     /// Nanoseconds in which some thread waited for a CPU.
     pub(crate) waited_ns: u64,
-    /// Nanoseconds in which a CPU that had something to run was taken away.
+    /// Nanoseconds in which a CPU that had something to run was taken away; the latter is busy time to the kernel.
     pub(crate) stolen_ns: u64,
-    /// The same where the kernel is not told; it is busy time too.
     pub(crate) hidden_ns: u64,
     /// Pages on their way.
     moves: Vec<pages::Move>,
