@@ -25,7 +25,11 @@ impl Pulses {
         let shown = |(tenant, cpus): (&Tenant, &f64)| {
             let shown = culprit(&self.guilt, tenant, *cpus, &|| whole_ln, params)?;
             let share_frac = (libm::log(shown.slowdown) / whole_ln).clamp(0.0, 1.0);
-            (shown.status == Standing::Named).then_some(Culprit { share_frac, ..shown })
+            // What is slow for a moment was felt to be so by more than that, whatever looks in it measure.
+            let felt = self.params.least_ln >= params.serious_ln;
+            let serious_frac = if felt { shown.confidence } else { shown.serious_frac };
+            let named = shown.status == Standing::Named;
+            named.then_some(Culprit { share_frac, serious_frac, ..shown })
         };
         self.height.iter().filter_map(shown).collect()
     }
