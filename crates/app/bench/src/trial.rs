@@ -48,7 +48,6 @@ pub use bus::{BUS_TRIAL_SCHEMA, BurstHarm, BusTrialOptions, BusTrialReport, Medi
 pub use confusion::{Confusion, Judged};
 pub use control::HarmControl;
 pub use draw::{Harm, Program, Taken, USUAL_GROUPS};
-pub use guarded::Accused;
 pub use options::TrialOptions;
 pub use outcome::Trial;
 pub use scores::{TRIAL_SCHEMA, TrialReport};

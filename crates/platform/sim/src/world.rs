@@ -220,7 +220,7 @@ pub(crate) struct World {
     waiting_since: u64,
     /// Nanoseconds in which some thread waited for a CPU.
     pub(crate) waited_ns: u64,
-    /// Nanoseconds in which a CPU that had something to run was taken away; the latter is busy time to the kernel.
+    /// Nanoseconds for which CPUs that had something to run were taken away: told to the kernel, and hidden.
     pub(crate) stolen_ns: u64,
     pub(crate) hidden_ns: u64,
     /// Pages on their way.

@@ -91,36 +91,40 @@ fn bus_locks(obstacle: &Option<String>, tried: Option<&Result<Loaded, String>>) 
     }
 }
 
-/// How late CPUs' timers come is read with the gauge of `bus_locks`, by one more program.
+/// How late CPUs' timers come.
 fn late_ticks(
     root: &Path,
     bus_locks: Capability,
     tried: Option<&Result<Loaded, String>>,
 ) -> Capability {
-    let loaded = tried.and_then(|tried| tried.as_ref().ok());
-    match (bus_locks, gauge::why_no_tick(root, loaded.is_none_or(|loaded| loaded.ticks))) {
-        (Capability::Native(_), None) => {
-            Capability::Native("how late each CPU's timer comes while it is busy".into())
-        }
-        (Capability::Native(_), Some(why)) => Capability::Absent(why),
-        (absent, _) => absent,
-    }
+    let with = "how late each CPU's timer comes while it is busy";
+    at_timers(root, bus_locks, tried, with, Capability::Absent)
 }
 
-/// It stands on the same program as the one of `bus_locks`, and on one more.
+/// Lines that were read before are read again.
 fn caches(
     root: &Path,
     bus_locks: Capability,
     tried: Option<&Result<Loaded, String>>,
 ) -> Capability {
-    let loaded = tried.and_then(|tried| tried.as_ref().ok());
-    match (bus_locks, gauge::why_no_tick(root, loaded.is_none_or(|loaded| loaded.ticks))) {
-        (Capability::Native(_), None) => {
-            Capability::Native("lines read again at each CPU's timer and on sched_switch".into())
-        }
-        (Capability::Native(_), Some(why)) => {
-            Capability::Emulated(format!("lines read again when a turn ends only: {why}"))
-        }
+    let with = "lines read again at each CPU's timer and on sched_switch";
+    at_timers(root, bus_locks, tried, with, |why| {
+        Capability::Emulated(format!("lines read again when a turn ends only: {why}"))
+    })
+}
+
+/// What stands on the same program as the gauge of `bus_locks`, and on one more at CPUs' timers.
+fn at_timers(
+    root: &Path,
+    bus_locks: Capability,
+    tried: Option<&Result<Loaded, String>>,
+    with: &str,
+    without: impl FnOnce(String) -> Capability,
+) -> Capability {
+    let ticks = tried.and_then(|tried| tried.as_ref().ok()).is_none_or(|loaded| loaded.ticks);
+    match (bus_locks, gauge::why_no_tick(root, ticks)) {
+        (Capability::Native(_), None) => Capability::Native(with.into()),
+        (Capability::Native(_), Some(why)) => without(why),
         (absent, _) => absent,
     }
 }

@@ -9,9 +9,8 @@ use super::turns::{KINDS, ORDER, Turn, TurnKind};
 use crate::guard::{Guard, GuardPlan};
 use anyhow::Context as _;
 use quell_agent::Shown;
-use quell_model::blame::Pressing;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use quell_model::blame::{Culprit, Pressing, Standing};
+use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,28 +44,7 @@ struct Host {
 
 #[derive(Debug, Deserialize)]
 struct Victim {
-    culprits: Vec<Accused>,
-}
-
-/// Somebody who is named or suspected, as far as it is kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Accused {
-    /// Who.
-    pub workload: String,
-    /// `named` or `suspected`.
-    pub status: String,
-    /// Probability of harm.
-    #[serde(default)]
-    pub confidence: f64,
-    /// Probability that it is more than a tenth.
-    #[serde(default)]
-    pub serious_frac: f64,
-    /// By what factor it lengthens requests, as is believed.
-    #[serde(default)]
-    pub slowdown: f64,
-    /// Looks in which it was held.
-    #[serde(default)]
-    pub experiments: u32,
+    culprits: Vec<Culprit>,
 }
 
 /// What the law says of groups.
@@ -81,7 +59,7 @@ pub(super) struct Said {
     /// The share of the machine that its host took away, the mean over that time; 0 where it is not known.
     pub(super) stolen_frac: f64,
     /// Who was accused then, and of what.
-    pub(super) accused: Vec<Accused>,
+    pub(super) accused: Vec<Culprit>,
     /// What groups pressed on then.
     pub(super) pressing: Vec<Pressing>,
     /// CPU time of the agent, in seconds.
@@ -91,14 +69,14 @@ pub(super) struct Said {
 impl Said {
     fn of(status: &Status) -> Self {
         let all = || status.who.iter().flat_map(|victim| &victim.culprits);
-        let with = |what: &str| {
-            let alike = all().filter(|suspect| suspect.status == what);
-            alike.map(|suspect| suspect.workload.clone()).collect()
+        let with = |standing: Standing| {
+            let alike = all().filter(|culprit| culprit.status == standing);
+            alike.map(|culprit| culprit.workload.to_string()).collect()
         };
         let stolen_frac = status.host.steal_frac.as_ref().and_then(Shown::number).unwrap_or(0.0);
         Self {
-            named: with("named"),
-            suspected: with("suspected"),
+            named: with(Standing::Named),
+            suspected: with(Standing::Suspected),
             stolen_frac,
             accused: all().cloned().collect(),
             pressing: status.pressing.clone(),
@@ -258,8 +236,10 @@ mod tests {
     fn what_the_agent_says_is_read_from_its_status() {
         let text = r#"{"seconds": 3.0, "who": [
             {"workload": "service", "culprits": [
-                {"workload": "a", "status": "named", "confidence": 1.0},
-                {"workload": "b", "status": "suspected", "confidence": 0.7}]},
+                {"workload": "a", "status": "named", "confidence": 1.0, "resource": "memory",
+                    "slowdown": 1.3, "harm_ln_per_cpu": 0.5, "experiments": 4},
+                {"workload": "b", "status": "suspected", "confidence": 0.7, "resource": "cpu",
+                    "slowdown": 1.1, "harm_ln_per_cpu": 0.2, "experiments": 0}]},
             {"workload": "other", "culprits": []}]}"#;
         let said = Said::of(&serde_json::from_str(text).unwrap());
         assert_eq!(said.named, ["a".to_owned()].into());

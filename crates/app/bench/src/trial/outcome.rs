@@ -1,11 +1,11 @@
 //! What came of one trial.
 
 use super::draw::{Composition, Member};
-use super::guarded::{Accused, Verdict};
+use super::guarded::Verdict;
 use super::harm::Measured;
 use super::search::{Search, SearchPair};
 use super::turns::{Played, Turn};
-use quell_model::blame::Pressing;
+use quell_model::blame::{Culprit, Pressing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ pub struct Trial {
     pub strangers_frac: Option<f64>,
     /// Who was accused, and of what, when the first was named or the look was over.
     #[serde(default)]
-    pub accused: Vec<Accused>,
+    pub accused: Vec<Culprit>,
     /// What groups pressed on then, as the kernel's gauge told.
     #[serde(default)]
     pub pressing: Vec<Pressing>,

@@ -7,8 +7,8 @@
 
 use super::crowd::TrialGroups;
 use quell_cgroup::CpuUsage;
+use quell_pressure::process_cpu_time;
 use quell_topology::Machine;
-use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 /// Strangers that use so much of the machine make a trial void: an agent, a build, another trial.
@@ -56,7 +56,8 @@ impl Strangers {
 
     fn used(&mut self) -> Option<Used> {
         let machine_ns = self.machine.cpu_times().ok()?.busy_ns;
-        Some(Used { machine_ns, groups_ns: self.groups.read().ok()?, own_ns: own_ns() })
+        let own_ns = process_cpu_time(std::process::id())?.as_nanos() as u64;
+        Some(Used { machine_ns, groups_ns: self.groups.read().ok()?, own_ns })
     }
 }
 
@@ -71,12 +72,6 @@ fn strangers_frac(before: Used, now: Used, passed: Duration, cpus: f64) -> f64 {
     let own_ns = now.own_ns.saturating_sub(before.own_ns);
     let strangers_ns = machine_ns.saturating_sub(groups_ns + own_ns) as f64;
     strangers_ns / (passed.as_nanos() as f64 * cpus).max(1.0)
-}
-
-/// CPU time of this process.
-fn own_ns() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -142,8 +142,8 @@ pub struct Culprit {
     pub workload: Tenant,
     /// Probability that it slows the victim by more than the least that counts.
     pub confidence: f64,
-    /// Of who is named, the probability that it and the others who are named do so by more than a tenth (or
-    /// what `least_harm_ratio` of law `culprit` says): less is not worth a limit.
+    /// Of who is named, the probability that it and the others who are named do so by more than is serious (a
+    /// tenth, if nothing else is said): less is not worth a limit. 0 of who is suspected.
     #[serde(default)]
     pub serious_frac: f64,
     /// How sure it is.

@@ -6,8 +6,8 @@
 //!
 //! # Idea
 //! Law `who` names culprits, with the harm that each does by the CPU. That is all it takes: a
-//! group whose harm is `h` and serious (surely more than a tenth, with all others who are named) slows the victim by no more than `s` if it uses at most `ln(s) / h`
-//! CPUs. It gets that as a CPU bandwidth of a short period, so that what it does is spread thinly,
+//! group whose harm is `h` slows the victim by no more than `s` if it uses at most `ln(s) / h`
+//! CPUs. Where that harm is *serious*, surely more than a tenth with all others who are named, it gets that as a CPU bandwidth of a short period, so that what it does is spread thinly,
 //! and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks
 //! show it within seconds, and the next term is twice as long. Who stops working, or leaves, is
 //! free at once, and so is who was named by chance, once looks make its guilt less likely than it was
@@ -61,7 +61,7 @@ use crate::parts::{check, short_period};
 use crate::who::{Who, WhoParams};
 use crate::{Needs, Policy};
 use first::{First, Serve};
-use quell_model::blame::{Finding, Pressing, Resource, Standing};
+use quell_model::blame::{Finding, FindingParams, Pressing, Resource, Standing};
 use quell_types::{Input, Knob, Observation, Proposal, Setting, Setup, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -173,8 +173,11 @@ impl Culprit {
             reporters: params.reporters,
             company: params.company,
             feeds: params.watched_first,
-            serious_ln: libm::log(params.least_harm_ratio),
-            serious_frac: params.least_harm_frac,
+            finding: FindingParams {
+                serious_ln: libm::log(params.least_harm_ratio),
+                serious_frac: params.least_harm_frac,
+                ..FindingParams::default()
+            },
             ..WhoParams::default()
         };
         Self {

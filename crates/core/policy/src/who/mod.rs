@@ -199,7 +199,7 @@ impl Who {
             if service.present.is_err() || service.restarted {
                 self.victims.remove(name);
             }
-            let new = || Victim::new(name, self.params.finding());
+            let new = || Victim::new(name, self.params.finding);
             let victim = self.victims.entry(name.clone()).or_insert_with(new);
             victim.face(&suspects);
             victim.hear(self.traps.weights_ln(), &measured_ln);

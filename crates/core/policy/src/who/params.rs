@@ -17,11 +17,9 @@ pub struct WhoParams {
     pub look_requests: f64,
     /// A group that uses less CPU than this hurts nobody, and is not held.
     pub least_cpus: f64,
-    /// The effect, in ln, from which harm is serious, and the probability from which that is taken for
-    /// granted: until it is known whether it is, who is named is looked at again.
-    pub serious_ln: f64,
-    /// See there.
-    pub serious_frac: f64,
+    /// When somebody is named, and when the harm is serious: until it is known whether it is, who is named
+    /// is looked at again.
+    pub finding: FindingParams,
     /// Whether it makes looks; else it learns from those that another law makes, and by chance.
     pub looks: bool,
     /// Whether a reporter runs on a CPU that is idle, to tell what is fought over.
@@ -42,20 +40,11 @@ impl Default for WhoParams {
             longest_chip_ms: 100,
             look_requests: 60.0,
             least_cpus: 0.02,
-            serious_ln: FindingParams::default().serious_ln,
-            serious_frac: FindingParams::default().serious_frac,
+            finding: FindingParams::default(),
             looks: true,
             reporters: true,
             feeds: false,
             company: true,
         }
-    }
-}
-
-impl WhoParams {
-    /// When somebody is named, and when the harm is serious.
-    pub(super) fn finding(&self) -> FindingParams {
-        let Self { serious_ln, serious_frac, .. } = *self;
-        FindingParams { serious_ln, serious_frac, ..FindingParams::default() }
     }
 }

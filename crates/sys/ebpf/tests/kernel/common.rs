@@ -160,7 +160,10 @@ impl Redis {
         let port_text = port.to_string();
         let own = ["redis-server", "--port", &port_text, "--save", "", "--appendonly", "no"];
         let bind = ["--bind", "*", "-::*", "--protected-mode", "no", "--dir", "/tmp"];
-        let process = Process::start(&mut in_groups(groups, &[front, &own, &bind].concat()));
+        // A replica would write what it gets from its master into a file first, and leave that.
+        let load = ["--repl-diskless-load", "on-empty-db"];
+        let words = [front, &own, &bind, &load].concat();
+        let process = Process::start(&mut in_groups(groups, &words));
         let redis = Self { process, port };
         if front.is_empty() {
             redis.client("127.0.0.1").ping();

@@ -215,25 +215,26 @@ impl Kept {
         if !self.of.values().any(more) {
             return BTreeMap::new();
         }
-        self.driving(read_ns, |own, per_ms| more(own) && per_ms > COUNTS_FROM)
+        let mut driving = self.driving(read_ns, more);
+        driving.retain(|_, drives| drives.per_ms > COUNTS_FROM);
+        driving
     }
 
     /// The same of all of whom enough is known, also where it is nothing.
     pub(super) fn all_driving(&self, reads_ln: f64) -> BTreeMap<Tenant, DrivesOut> {
-        self.driving(FROM_NS * libm::exp(reads_ln) / READS, |_, _| true)
+        self.driving(FROM_NS * libm::exp(reads_ln) / READS, |_| true)
     }
 
-    /// Of those who are wanted, by their turns and by what is driven out in a millisecond.
+    /// The same of those whose turns are wanted.
     fn driving(
         &self,
         read_ns: f64,
-        wanted: impl Fn(&Turns, f64) -> bool,
+        wanted: impl Fn(&Turns) -> bool,
     ) -> BTreeMap<Tenant, DrivesOut> {
         let all = self.by_loss(read_ns);
         let one = |(at, (tenant, own)): (usize, &(Option<&Tenant>, Turns))| {
-            let tenant = tenant.filter(|_| wanted(own, f64::INFINITY))?;
-            let drives = own.drives_out(read_ns, &anyhow(&all, at)?);
-            wanted(own, drives.per_ms).then(|| (tenant.clone(), drives))
+            let tenant = tenant.filter(|_| wanted(own))?;
+            Some((tenant.clone(), own.drives_out(read_ns, &anyhow(&all, at)?)))
         };
         all.iter().enumerate().filter_map(one).collect()
     }

@@ -329,3 +329,31 @@ fn who_presses_on_the_caches_is_suspected_of_a_little_harm_and_guilt_is_likelier
     gauge.forget(&"presses".into());
     assert!(gauge.weights_ln().is_empty());
 }
+
+#[test]
+fn what_everybody_presses_on_is_told_whether_or_not_it_hurts() {
+    let mut world = World::new(&["fills", "calm"]);
+    assert!(world.gauge.pressing().is_empty(), "nothing was seen");
+    for _ in 0..20 {
+        for (name, eighths, took) in [("fills", 36, 38), ("calm", 30, 10)] {
+            let beside = world.reading.beside.entry(name.into()).or_insert_with(none);
+            beside.memory += 20 * eighths;
+            beside.memory_squares += 20 * eighths * eighths;
+            beside.kept.samples += 10;
+            beside.kept.took += 10 * took;
+            beside.kept.ns += 10 * 4_000_000;
+            world.reading.all.memory += 20 * eighths;
+            world.reading.all.memory_squares += 20 * eighths * eighths;
+        }
+        world.window(&[("fills", USUAL, 20), ("calm", USUAL, 20)]);
+    }
+    let told = world.gauge.pressing();
+    let [calm, fills] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((calm.workload.as_str(), fills.workload.as_str()), ("calm", "fills"));
+    assert!(fills.loads_memory && fills.drives_out_frac > 0.1, "{fills:?}");
+    assert!(fills.reads_ratio.is_some_and(|ratio| (1.5..1.8).contains(&ratio)), "{fills:?}");
+    assert!(!calm.loads_memory && calm.drives_out_frac == 0.0, "{calm:?}");
+    assert!(calm.line_ns.is_some() && calm.left_ms == Some(4.0), "{calm:?}");
+    world.gauge.forget(&"fills".into());
+    assert!(world.gauge.pressing().iter().all(|one| one.workload.as_str() == "calm"));
+}
