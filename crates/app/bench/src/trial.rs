@@ -34,6 +34,7 @@ mod harm;
 mod off;
 mod options;
 mod outcome;
+mod places;
 mod play;
 mod scores;
 mod search;
@@ -63,9 +64,11 @@ use guarded::{Guarding, Verdict};
 use harm::{Latencies, Measured, WINDOW_S};
 use off::{Arrivals, OffTurns};
 use options::LOAD_FRAC;
+use places::{Distant, Places};
 use play::TurnLoad;
 use quell_cgroup::CpuUsage;
 use quell_service::{Bench, Controls, Profile, RunReport, WindowRule, now_ns};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use steer::Usuals;
 use strangers::Strangers;
@@ -91,6 +94,7 @@ const WIDEST: f64 = 1.5;
 const STOLEN_FRAC: f64 = 0.05;
 const STOLEN: &str = "the host took CPUs away";
 const STRANGERS: &str = "others were at work on this machine";
+const MOVED: &str = "the host moved the CPUs: to cores with a common cache, or without one";
 /// Discarded trials may be this share of all.
 const DISCARDED_FRAC: f64 = 0.4;
 
@@ -109,7 +113,9 @@ pub fn trial(
         groups.part()?;
     }
     let bench = service::start_in(&options.program, &groups.service_doors(), &options.service)?;
-    let ground = Ground { options, interrupt, folder: &folder, groups: &groups, bench: &bench };
+    let nearest_ns = Mutex::new(f64::INFINITY);
+    let (folder, groups, bench) = (&folder, &groups, &bench);
+    let ground = Ground { options, interrupt, folder, groups, bench, nearest_ns };
     let rate = ground.rate()?;
     let of = if options.apart { "the service's CPUs" } else { "the machine" };
     say(&format!("{rate:.0} requests/s are {:.0} % of {of}", 100.0 * LOAD_FRAC));
@@ -123,6 +129,8 @@ struct Ground<'a> {
     folder: &'a RunFolder,
     groups: &'a TrialGroups,
     bench: &'a Bench,
+    /// The shortest way of a line from one CPU to another that was ever seen.
+    nearest_ns: Mutex<f64>,
 }
 
 impl Ground<'_> {
@@ -225,11 +233,13 @@ impl Ground<'_> {
         let (begun, start_ns) = (Instant::now(), now_ns());
         let until = begun + TRIAL;
         let (watch, strangers) = (watch(self.groups)?, Strangers::watch(self.groups)?);
+        let places = Places::watch()?;
         let (mut off, latencies) = (OffTurns::default(), Latencies::default());
         self.off_turns(crowd, arrivals, (&mut off, begun + BEFORE), &latencies)?;
         if let Some(why) = self.ends_early(off.harm()) {
             return Ok((Trial::discarded(number, drawn, off.harm(), why), None));
         }
+        let law_ns = now_ns();
         let mut guarding = self.under_load(drawn, arrivals.rate, &latencies)?;
         let judged_ns = now_ns();
         let seed = self.options.seed.wrapping_add(1 + u64::from(number));
@@ -241,14 +251,18 @@ impl Ground<'_> {
         let said = guarding.finish()?;
         self.afterwards(crowd, (&mut turns, load), until, &latencies)?;
         let moments = watch.finish()?;
-        let spans = Spans { start_ns, judged_ns, end_ns: now_ns(), played: !turns.is_empty() };
+        let end_ns = now_ns();
+        let spans = Spans { start_ns, judged_ns, end_ns, played: !turns.is_empty() };
         if self.pools() {
             let until = Instant::now() + AFTER;
             self.off_turns(crowd, arrivals, (&mut off, until), &Latencies::default())?;
         }
+        let harm_spans = [start_ns..law_ns, if self.pools() { end_ns..u64::MAX } else { 0..0 }];
+        let distant = places.finish(&harm_spans, &(law_ns..judged_ns), &self.nearest_ns)?;
         let strangers_frac = strangers.used_frac(said.agent_s);
-        let spoilt = self.spoilt(said.stolen_frac, strangers_frac);
-        let verdict = Verdict { said, turns, limited: watch::limited(&moments), strangers_frac };
+        let spoilt = self.spoilt(said.stolen_frac, strangers_frac, distant);
+        let limited = watch::limited(&moments);
+        let verdict = Verdict { said, turns, limited, strangers_frac, distant };
         let refused = spoilt.or_else(|| self.refuses(off.harm()));
         let trial = Trial::judged(number, drawn, off.harm(), verdict).unless(refused);
         let course = Course::new(number, drawn, &spans, &latencies, &moments);
@@ -273,11 +287,18 @@ impl Ground<'_> {
         class.refuses(harm.map(Measured::ratio))
     }
 
-    /// Why what was measured may be others' doing, if it may: of what the host took, and what strangers used.
-    fn spoilt(&self, stolen_frac: f64, strangers_frac: Option<f64>) -> Option<&'static str> {
+    /// Why what was measured may be others' doing, if it may: of what the host took, what strangers used, and
+    /// where the CPUs were.
+    fn spoilt(
+        &self,
+        stolen_frac: f64,
+        strangers_frac: Option<f64>,
+        distant: Distant,
+    ) -> Option<&'static str> {
         let strangers = !self.options.with_others && strangers::spoil(strangers_frac);
         let stolen = (stolen_frac >= STOLEN_FRAC).then_some(STOLEN);
-        stolen.or_else(|| strangers.then_some(STRANGERS))
+        let moved = || distant.moved().then_some(MOVED);
+        stolen.or_else(|| strangers.then_some(STRANGERS)).or_else(moved)
     }
 
     /// Why a trial that is over does not count.

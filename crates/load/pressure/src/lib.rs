@@ -51,7 +51,7 @@ mod ticks;
 mod tlb;
 mod worker;
 
-pub use affinity::{allowed as allowed_cpus, bind_all, bind_process};
+pub use affinity::{allowed as allowed_cpus, bind_all, bind_process, run_before_others};
 pub use bursts::{BusBurst, BusBursts, lock_bus_in_bursts};
 pub use chase::Chase;
 pub use child::{Bound, Ended, process_cpu_time, spawn_bound};

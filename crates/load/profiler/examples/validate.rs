@@ -25,6 +25,7 @@ fn main() -> Result<(), ProfileError> {
         only,
         rounds: usize::try_from(rounds).unwrap_or(5),
         window: Duration::from_millis(window),
+        patience: Duration::from_secs(20),
         seats,
         pressure,
         sources: None,

@@ -152,6 +152,7 @@ fn validated(window: Duration) -> Validation {
         only: vec![Resource::Integer, Resource::LlcBandwidth, Resource::PageFaults],
         rounds: 2,
         window,
+        patience: Duration::ZERO,
         linearity: true,
         timing: true,
         impact: true,

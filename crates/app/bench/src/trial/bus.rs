@@ -133,8 +133,14 @@ pub fn bus_trial(
     let groups = TrialGroups::make(folder.name(), USUAL_GROUPS)?;
     let bench = service::start_in(&options.program, &groups.service_doors(), &options.service)?;
     let trial = options.of_trial();
-    let ground =
-        Ground { options: &trial, interrupt, folder: &folder, groups: &groups, bench: &bench };
+    let ground = Ground {
+        options: &trial,
+        interrupt,
+        folder: &folder,
+        groups: &groups,
+        bench: &bench,
+        nearest_ns: Mutex::new(f64::INFINITY),
+    };
     let rate = ground.rate()?;
     say(&format!("{rate:.0} requests/s are {:.0} % of the machine", 100.0 * LOAD_FRAC));
     let stage = Stage { options, ground: &ground, drawn: draw(options.seed), rate };

@@ -4,6 +4,7 @@ use super::Ground;
 use super::crowd::Crowd;
 use super::draw::Composition;
 use super::harm::Latencies;
+use super::places::Distant;
 use super::play::TurnLoad;
 use super::turns::{KINDS, ORDER, Turn, TurnKind};
 use crate::guard::{Guard, GuardPlan};
@@ -45,6 +46,8 @@ struct Host {
 #[derive(Debug, Deserialize)]
 struct Victim {
     culprits: Vec<Culprit>,
+    #[serde(default)]
+    evidence: Vec<String>,
 }
 
 /// What the law says of groups.
@@ -60,6 +63,8 @@ pub(super) struct Said {
     pub(super) stolen_frac: f64,
     /// Who was accused then, and of what.
     pub(super) accused: Vec<Culprit>,
+    /// On what evidence.
+    pub(super) evidence: Vec<String>,
     /// What groups pressed on then.
     pub(super) pressing: Vec<Pressing>,
     /// CPU time of the agent, in seconds.
@@ -79,6 +84,7 @@ impl Said {
             suspected: with(Standing::Suspected),
             stolen_frac,
             accused: all().cloned().collect(),
+            evidence: status.who.iter().flat_map(|victim| victim.evidence.clone()).collect(),
             pressing: status.pressing.clone(),
             ..Self::default()
         }
@@ -96,6 +102,8 @@ pub(super) struct Verdict {
     pub(super) limited: Vec<usize>,
     /// The share of the machine that strangers used meanwhile; none where it is not known.
     pub(super) strangers_frac: Option<f64>,
+    /// How often the CPUs shared no cache meanwhile.
+    pub(super) distant: Distant,
 }
 
 /// The agent, guarding with law `culprit`.

@@ -65,9 +65,19 @@ pub struct Trial {
     /// looked at.
     #[serde(default)]
     pub strangers_frac: Option<f64>,
+    /// Of looks while the harm was measured, the share in which the host ran the CPUs on cores that share no
+    /// cache, though it tells of one, 0..1; none where it was not looked at.
+    #[serde(default)]
+    pub harm_distant_frac: Option<f64>,
+    /// The same while the law looked.
+    #[serde(default)]
+    pub law_distant_frac: Option<f64>,
     /// Who was accused, and of what, when the first was named or the look was over.
     #[serde(default)]
     pub accused: Vec<Culprit>,
+    /// On what evidence, in words.
+    #[serde(default)]
+    pub evidence: Vec<String>,
     /// What groups pressed on then, as the kernel's gauge told.
     #[serde(default)]
     pub pressing: Vec<Pressing>,
@@ -101,7 +111,7 @@ impl Trial {
             let star = if Some(index) == drawn.culprit { "*" } else { "" };
             format!("{}{star}: {}", member.group, member.in_words())
         };
-        let Verdict { said, turns, limited, strangers_frac } = verdict;
+        let Verdict { said, turns, limited, strangers_frac, distant } = verdict;
         let name = |place: &usize| drawn.members[*place].group.clone();
         Self {
             number,
@@ -122,7 +132,10 @@ impl Trial {
             seconds: Some(said.seconds),
             stolen_frac: Some(said.stolen_frac),
             strangers_frac,
+            harm_distant_frac: distant.harm_frac,
+            law_distant_frac: distant.law_frac,
             accused: said.accused,
+            evidence: said.evidence,
             pressing: said.pressing,
             turns,
             discarded: None,

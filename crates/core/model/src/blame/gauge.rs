@@ -57,6 +57,7 @@ mod growth;
 mod kept;
 mod memory;
 mod moments;
+mod peers;
 mod pressing;
 mod told;
 mod toll;

@@ -45,11 +45,13 @@
 
 mod again;
 mod line;
+mod lines;
 mod look;
 mod sieve;
 mod threads;
 mod watch;
 
+pub use lines::{Lines, are_distant};
 pub use look::Placement;
 pub use watch::Watched;
 

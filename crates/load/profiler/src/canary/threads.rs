@@ -6,7 +6,7 @@ use super::line::Line;
 use super::look::{Nearest, Turn, judge};
 use super::watch::Eyes;
 use crate::desk::{DESK_NICE, prioritise};
-use quell_pressure::{Registers, bind_all};
+use quell_pressure::{Registers, bind_all, run_before_others};
 use quell_types::CpuSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,6 +21,8 @@ const MARGIN: Duration = Duration::from_micros(25);
 const AHEAD: Duration = Duration::from_micros(400);
 /// Rounds of three slices.
 const ROUNDS: u32 = 3;
+/// A look in which only a line is passed.
+const LINE_SLICE: Duration = Duration::from_micros(200);
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -28,7 +30,17 @@ const PATIENCE: Duration = Duration::from_millis(500);
 struct Wish {
     cpu: u32,
     start: Instant,
+    song: Song,
     answer: Sender<Sung>,
+}
+
+/// What is done in a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Song {
+    /// Rounds of loops, and a line is passed.
+    Whole,
+    /// A line is passed.
+    Line,
 }
 
 /// What one of the two has to say: its rounds, and what a line took each way, in ns.
@@ -47,8 +59,17 @@ pub(super) struct Canary {
 }
 
 impl Canary {
-    /// None if no threads are to be had.
+    /// For looks at CPUs that are free; none if no threads are to be had.
     pub(super) fn start() -> Option<Canary> {
+        Self::with(|| prioritise(DESK_NICE))
+    }
+
+    /// The same for CPUs at which others work: these are made to wait, where that is permitted.
+    pub(super) fn before_others() -> Option<Canary> {
+        Self::with(|| run_before_others().unwrap_or_else(|_| prioritise(DESK_NICE)))
+    }
+
+    fn with(rise: fn()) -> Option<Canary> {
         let (wishes, threads, nearest) = (Vec::new(), Vec::new(), Nearest::default());
         let mut canary = Canary { wishes, threads, nearest };
         let line = Arc::new(Line::default());
@@ -56,25 +77,36 @@ impl Canary {
             let (wishes, heard) = channel();
             let named = std::thread::Builder::new().name(format!("quell-canary-{place}"));
             let line = Arc::clone(&line);
-            canary.threads.push(named.spawn(move || sing(place, &line, &heard)).ok()?);
+            canary.threads.push(named.spawn(move || sing(place, &line, rise, &heard)).ok()?);
             canary.wishes.push(wishes);
         }
         Some(canary)
+    }
+
+    /// What a line takes each way between two CPUs, in ns, in some hundred microseconds that it takes them from
+    /// whoever has them; none where they were not to be had.
+    pub(super) fn passes_ns(&self, first: u32, second: u32) -> Option<f64> {
+        self.sung(Song::Line, first, second)[0].passes_ns
+    }
+
+    /// What the two have to say.
+    fn sung(&self, song: Song, first: u32, second: u32) -> [Sung; 2] {
+        let start = Instant::now() + AHEAD;
+        let ask = |place: usize, cpu: u32| {
+            let (answer, told) = channel();
+            let wish = Wish { cpu, start, song, answer };
+            self.wishes.get(place)?.send(wish).ok().map(|()| told)
+        };
+        let told = [ask(0, first), ask(1, second)];
+        let wait = |told: Option<Receiver<Sung>>| told?.recv_timeout(PATIENCE).ok();
+        told.map(|told| wait(told).unwrap_or_default())
     }
 }
 
 impl Eyes for Canary {
     /// One look at two CPUs, about seven milliseconds. Both have to be free.
     fn look(&mut self, first: u32, second: u32) -> Placement {
-        let start = Instant::now() + AHEAD;
-        let ask = |(wishes, cpu): (&Sender<Wish>, u32)| {
-            let (answer, told) = channel();
-            wishes.send(Wish { cpu, start, answer }).ok().map(|()| told)
-        };
-        let told: Vec<Option<Receiver<Sung>>> =
-            self.wishes.iter().zip([first, second]).map(ask).collect();
-        let wait = |told: Option<Receiver<Sung>>| told?.recv_timeout(PATIENCE).ok();
-        let sung: Vec<Sung> = told.into_iter().map(|told| wait(told).unwrap_or_default()).collect();
+        let sung = self.sung(Song::Whole, first, second);
         let rounds = sung[0].turns.iter().zip(&sung[1].turns).map(|(a, b)| [*a, *b]);
         let said = judge(&rounds.collect::<Vec<_>>());
         let farther = self.nearest.is_farther(sung[0].passes_ns);
@@ -90,18 +122,28 @@ impl Drop for Canary {
 }
 
 /// Answers wishes until there will be none.
-fn sing(place: usize, line: &Line, wishes: &Receiver<Wish>) {
-    prioritise(DESK_NICE);
+fn sing(place: usize, line: &Line, rise: fn(), wishes: &Receiver<Wish>) {
+    rise();
     let mut registers = Registers::new();
     while let Ok(wish) = wishes.recv() {
         let sung = match bind_all(&CpuSet::of(wish.cpu)) {
-            Ok(()) => Sung {
-                turns: turns(place, &mut registers, wish.start),
-                passes_ns: passes_ns(place, line, wish.start + SLICE * ROUNDS * 3),
-            },
+            Ok(()) => sung(place, &mut registers, line, &wish),
             Err(_) => Sung::default(),
         };
         let _ = wish.answer.send(sung);
+    }
+}
+
+/// What one of the two sings.
+fn sung(place: usize, registers: &mut Registers, line: &Line, wish: &Wish) -> Sung {
+    match wish.song {
+        Song::Whole => Sung {
+            turns: turns(place, registers, wish.start),
+            passes_ns: passes_ns(place, line, wish.start + SLICE * ROUNDS * 3, SLICE),
+        },
+        Song::Line => {
+            Sung { turns: Vec::new(), passes_ns: passes_ns(place, line, wish.start, LINE_SLICE) }
+        }
     }
 }
 
@@ -127,9 +169,9 @@ fn turns(place: usize, registers: &mut Registers, start: Instant) -> Vec<Turn> {
     (0..ROUNDS as usize).map(&mut round).collect()
 }
 
-/// What a line takes each way in the slice that begins then, by the one who passes it on.
-fn passes_ns(place: usize, line: &Line, begin: Instant) -> Option<f64> {
-    let (from, to) = (begin + MARGIN, begin + SLICE - MARGIN);
+/// What a line takes each way in the slice of this length that begins then, by the one who passes it on.
+fn passes_ns(place: usize, line: &Line, begin: Instant, slice: Duration) -> Option<f64> {
+    let (from, to) = (begin + MARGIN, begin + slice - MARGIN);
     wait_for(from);
     match place {
         0 => line.passes_ns(to),

@@ -3,6 +3,7 @@
 use super::observer::{Observer, Reference};
 use super::{KernelLinearity, LevelValue, ValidateOptions};
 use crate::ProfileError;
+use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent, ready};
 use crate::stats::{half_effect, largest_deviation, median, pearson, quantile};
 use quell_pressure::{Resource, Running, Stop};
@@ -22,21 +23,87 @@ pub(super) fn measure(
     topology: &Topology,
     stop: &Stop,
 ) -> Result<KernelLinearity, ProfileError> {
-    let mut kernel = ready(&options.options(resource, &options.seats.pressure), topology, stop)?;
-    let mut observer = Observer::of(resource, options, topology, stop)?;
+    let kernel = ready(&options.options(resource, &options.seats.pressure), topology, stop)?;
+    let observer = Observer::of(resource, options, topology, stop)?;
+    let beside = observer.depends_on_the_host();
+    let watch = if beside { Watch::over(&options.seats, topology) } else { Watch::off() };
     let window = options.window.max(shortest_window(resource));
-    let mut seen = vec![Vec::new(); LEVELS.len()];
+    let patience = options.patience;
+    let mut looking = Looking { kernel, observer, watch, window, patience, stop };
+    let mut seen = vec![Sieve::default(); LEVELS.len()];
     for round in 0..options.rounds.max(2) {
         let there = 0..LEVELS.len();
         let turns: Vec<usize> =
             if round % 2 == 0 { there.collect() } else { there.rev().collect() };
         for i in turns {
-            seen[i].push(look(&mut kernel, &mut observer, LEVELS[i], window, stop)?);
+            looking.at(LEVELS[i], &mut seen[i])?;
         }
     }
-    kernel.mute();
-    let (observer, independent) = observer.words();
-    Ok(judged(resource, observer, independent, &seen))
+    Ok(looking.end(resource, seen))
+}
+
+/// A kernel and who looks at it.
+struct Looking<'a> {
+    kernel: Running,
+    observer: Observer,
+    watch: Watch,
+    window: Duration,
+    /// How long it may still be waited for the host.
+    patience: Duration,
+    stop: &'a Stop,
+}
+
+/// Between two looks whether the host has the CPUs where they belong again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Looking<'_> {
+    /// Looks at one level; again, as long as there is patience, where the host had the CPUs elsewhere.
+    fn at(&mut self, level: f64, seen: &mut Sieve) -> Result<(), ProfileError> {
+        loop {
+            let begun = Instant::now();
+            seen.push(look(&mut self.kernel, &mut self.observer, level, self.window, self.stop)?);
+            if !self.watch.is_on() {
+                return Ok(());
+            }
+            self.kernel.mute();
+            let said = self.watch.since();
+            self.watch.note(seen.settle(said), 0);
+            if !said.disturbs() {
+                return Ok(());
+            }
+            let again = self.waits_for_the_host()?;
+            self.patience = self.patience.saturating_sub(begun.elapsed());
+            if !again {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until the CPUs are where they belong; not, if that is not to be had in time.
+    fn waits_for_the_host(&mut self) -> Result<bool, ProfileError> {
+        let end = Instant::now() + self.patience;
+        while Instant::now() < end {
+            if !self.watch.look().disturbs() {
+                return Ok(true);
+            }
+            pause(PAUSE, self.stop)?;
+        }
+        Ok(false)
+    }
+
+    /// What was seen.
+    fn end(mut self, resource: Resource, seen: Vec<Sieve>) -> KernelLinearity {
+        self.kernel.mute();
+        let counted = |sieve: Sieve| {
+            let (values, disturbed) = sieve.end();
+            self.watch.note(0, disturbed);
+            values
+        };
+        let seen: Vec<Vec<f64>> = seen.into_iter().map(counted).collect();
+        let (observer, independent) = self.observer.words();
+        let host = self.watch.is_on().then(|| self.watch.seen());
+        KernelLinearity { host, ..judged(resource, observer, independent, &seen) }
+    }
 }
 
 /// A disk's kernel works in slices of 20 ms, and a link's queue is as long: a window holds many.
@@ -112,6 +179,7 @@ fn judged(
         r: pearson(&line),
         max_deviation_points: largest_deviation(&line),
         half_effect_frac: half_effect(&line),
+        host: None,
         effect_over_noise: effect.filter(|_| noise > 0.0).map(|effect| effect / noise),
         levels: line
             .into_iter()
@@ -123,6 +191,7 @@ fn judged(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::canary::Placement;
 
     #[test]
     fn a_straight_kernel_is_judged_straight() {
@@ -133,6 +202,35 @@ mod tests {
         assert!((found.half_effect_frac.unwrap() - 0.5).abs() < 1e-9);
         assert_eq!(found.effect_over_noise, Some(200.0));
         assert_eq!(found.levels.len(), LEVELS.len());
+    }
+
+    #[test]
+    fn what_was_seen_while_the_host_had_the_cpus_elsewhere_is_looked_at_again() {
+        let (stop, topology) = (Stop::new().unwrap(), Topology::default());
+        let cpus = quell_pressure::allowed_cpus().unwrap().first(1);
+        for (patience_s, clean, aside) in [(60, 2, 1), (0, 0, 2)] {
+            let mut options = quell_pressure::Options::new(Resource::Integer);
+            options.cpus = cpus.clone();
+            let script = |n| if n < 4 { Placement::Distant } else { Placement::Apart };
+            let mut looking = Looking {
+                kernel: ready(&options, &topology, &stop).unwrap(),
+                observer: Observer::OwnWork,
+                watch: Watch::scripted(script),
+                window: Duration::from_millis(1),
+                patience: Duration::from_secs(patience_s),
+                stop: &stop,
+            };
+            let mut seen = Sieve::default();
+            looking.at(50.0, &mut seen).unwrap();
+            looking.at(50.0, &mut seen).unwrap();
+            // Each look that says so is taken twice: the first look at the level is put aside with numbers 0 and
+            // 1, and the wait for the host takes 2 and 3.
+            let put_aside = seen.measured() - seen.values().len();
+            assert_eq!(put_aside, aside, "{seen:?}");
+            assert_eq!(seen.values().len(), clean, "{seen:?}");
+            let told = looking.end(Resource::Integer, vec![seen]).host.unwrap();
+            assert_eq!(told.kept_windows, if clean == 0 { 2 } else { 0 });
+        }
     }
 
     #[test]

@@ -120,6 +120,15 @@ impl Observer {
         }
     }
 
+    /// Whether what it sees depends on where the host runs its CPU and the kernel's.
+    pub(super) fn depends_on_the_host(&self) -> bool {
+        match self {
+            Observer::Victim(_) => true,
+            Observer::Probe(prober) => !prober.is_in_place(),
+            _ => false,
+        }
+    }
+
     /// Whether it lets a kernel of its own work in place of the running one.
     pub(super) fn presses_itself(&self) -> bool {
         matches!(self, Observer::Probe(prober) if prober.is_in_place())

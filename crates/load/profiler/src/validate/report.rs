@@ -1,7 +1,7 @@
 //! What a validation is, as JSON.
 
-use crate::Machine;
 use crate::stats::Estimate;
+use crate::{Machine, Watched};
 use quell_pressure::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,9 @@ pub struct KernelLinearity {
     /// The change from 0 to 100 over the noise of one level (its interquartile range): below about
     /// 10 the other figures tell of the noise more than of the kernel.
     pub effect_over_noise: Option<f64>,
+    /// What the host did with the two CPUs meanwhile; null where what is seen does not depend on it.
+    #[serde(default)]
+    pub host: Option<Watched>,
     /// Medians, level by level.
     pub levels: Vec<LevelValue>,
 }
@@ -49,12 +52,14 @@ impl KernelLinearity {
         let or_dash = |value: Option<f64>, digits: usize| {
             value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
         };
+        let disturbed = self.host.as_ref().and_then(Watched::words);
         format!(
-            "{:<18} r {:>7}  off {:>5} points  by {}",
+            "{:<18} r {:>7}  off {:>5} points  by {}{}",
             self.resource.name(),
             or_dash(self.r, 4),
             or_dash(self.max_deviation_points, 1),
-            self.observer
+            self.observer,
+            disturbed.map_or(String::new(), |words| format!("; {words}"))
         )
     }
 }

@@ -29,6 +29,10 @@ pub(crate) struct Args {
     /// The length of a window, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 40)]
     window_ms: u64,
+    /// linearity: for each kernel, how long to wait for a host that runs the CPUs on cores without a common
+    /// cache meanwhile, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=600))]
+    patience: u64,
     /// What is validated.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',',
           default_values_t = [Part::Linearity, Part::Timing, Part::Impact, Part::Crosstalk])]
@@ -96,6 +100,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         only: args.measure.only.clone(),
         rounds: args.rounds,
         window: Duration::from_millis(args.window_ms),
+        patience: Duration::from_secs(args.patience),
         linearity: wanted(Part::Linearity),
         timing: wanted(Part::Timing),
         impact: apart && wanted(Part::Impact),

@@ -16,18 +16,28 @@
 //! is said that it may do a little harm, as long as looks do not speak against it
 //! ([`Slight`](super::super::Slight)). And it tells over what culprit and victim fight.
 //!
+//! What is different beside anybody for other reasons is told by the groups themselves, where there are
+//! enough of them: most do not load memory, and beside those reads differ by 1 or 2 % from one to the next
+//! ([`Peers`]). So each is compared with the middle one of the others, whom a polluter among them does not move.
+//!
 //! # Units
 //! ln of the time of a read.
 //!
 //! # Pseudo-code
 //! ```text
 //! x(g), v(g)     mean and variance of ln over the samples beside g, of the last twenty seconds or so
-//! y(g)           = x(g) - mean over all other samples
-//! s²             = v(g) / n(g) + v(others) / n(others) + 3 %², what is different beside anybody
+//! four groups or more:
+//!     y(g)       = x(g) - median of x of the other groups
+//!     d          = median distance of all x from their median, as a standard deviation; 1.5 % at least
+//!     s²         = v(g) / n(g) + d² + d² π / 2 / other groups, what their median is uncertain by
+//! fewer:
+//!     y(g)       = x(g) - mean over all other samples
+//!     s²         = v(g) / n(g) + v(others) / n(others) + 3 %², what is different beside anybody
 //! weight(g)      = ln of 1 (guilty: any y from 0 to 1 alike) over Normal(y; 0, s²), for y of 5 % and more
 //! ```
 //!
 //! # Degradation
+//! Where most load memory, these are what is usual: nobody stands out, and looks have to tell.
 //! Who has another CPU all the time has nothing to be compared with: few samples, a wide s, no weight. What
 //! loads memory from the host's other guests is there beside everybody alike.
 //!
@@ -36,13 +46,15 @@
 
 use super::growth::both;
 use super::moments::Moments;
+use super::peers::Peers;
 use super::{EIGHTH_LN, MEMORY_S};
 use quell_types::{GaugeCounts, GaugeReading, Tenant};
 use std::collections::BTreeMap;
 
 /// Fewest samples on either side.
 const LEAST: f64 = 10.0;
-/// What is different beside anybody for other reasons (a CPU that is awake, for one), in ln.
+/// What is different beside anybody for other reasons (a CPU that is awake, for one), in ln, where there are too
+/// few groups to tell.
 const OTHER_SD: f64 = 0.03;
 /// The least that counts, in ln.
 const LEAST_LN: f64 = 0.05;
@@ -65,7 +77,7 @@ fn grown(before: Option<&GaugeCounts>, after: &GaugeCounts) -> Moments {
 /// How loaded memory is beside somebody.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loads {
-    /// ln of the time of a read beside it over that beside all others.
+    /// ln of the time of a read beside it over that beside others.
     pub more_ln: f64,
     /// Standard deviation of that.
     pub sd: f64,
@@ -85,6 +97,7 @@ impl Loads {
 pub(super) struct Memory {
     all: Moments,
     beside: BTreeMap<Tenant, Moments>,
+    peers: Peers,
 }
 
 impl Memory {
@@ -103,6 +116,8 @@ impl Memory {
             let more = grown(before, after);
             self.beside.entry(tenant.clone()).or_default().fade(keep, more);
         }
+        let enough = self.beside.values().filter(|beside| beside.count >= LEAST);
+        self.peers = Peers::of(enough.map(|beside| beside.mean()).collect());
     }
 
     /// What the reads of a sample take, in ln; none before there are enough.
@@ -120,9 +135,12 @@ impl Memory {
         if beside.count < LEAST || rest.count < LEAST {
             return None;
         }
-        let variance = beside.variance_of_mean() + rest.variance_of_mean() + OTHER_SD * OTHER_SD;
-        let more_ln = beside.mean() - rest.mean();
-        Some(Loads { more_ln, sd: libm::sqrt(variance), samples: beside.count })
+        let usual = self.peers.beside(beside.mean());
+        let (usual_ln, variance) =
+            usual.unwrap_or_else(|| (rest.mean(), rest.variance_of_mean() + OTHER_SD * OTHER_SD));
+        let more_ln = beside.mean() - usual_ln;
+        let sd = libm::sqrt(beside.variance_of_mean() + variance);
+        Some(Loads { more_ln, sd, samples: beside.count })
     }
 
     /// All beside whom there were samples.
@@ -202,6 +220,32 @@ mod tests {
         let mut gone = memory(&counts(200, 36, 1), &counts(60, 30, 1));
         gone.forget(&"a".into());
         assert!(gone.weights_ln().is_empty());
+    }
+
+    #[test]
+    fn among_groups_that_are_alike_a_little_more_is_sure() {
+        let of = |at: usize| counts(200, [30, 30, 30, 30, 31][at], 1);
+        let beside: Vec<(Tenant, GaugeCounts)> = ["a", "b", "c", "d", "e"]
+            .iter()
+            .enumerate()
+            .map(|(i, t)| ((*t).into(), of(i)))
+            .collect();
+        let told = |groups: &[(Tenant, GaugeCounts)]| {
+            let all = sum(&groups.iter().map(|(_, counts)| counts).collect::<Vec<_>>());
+            let beside = groups.iter().cloned().collect();
+            let mut memory = Memory::default();
+            let new = GaugeReading { all, beside, ..GaugeReading::default() };
+            memory.learn(1.0, &GaugeReading::default(), &new);
+            memory
+        };
+        let all = told(&beside);
+        assert_eq!(all.surely_load().map(Tenant::as_str).collect::<Vec<_>>(), ["e"]);
+        let e = all.loads(&"e".into()).unwrap();
+        assert!((e.more_ln - EIGHTH_LN).abs() < 1e-9 && e.sd < 0.03, "{e:?}");
+        // The same eighth beside two others is not: that much may be different beside anybody.
+        let few = told(&beside[2..]);
+        assert_eq!(few.surely_load().count(), 0);
+        assert!(few.loads(&"e".into()).unwrap().sd > e.sd);
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! Where the host runs this machine's CPUs during a trial: on cores that share a cache, or on some that do not.
+//!
+//! A host that moves its guest's CPUs about makes harm come and go, though it tells the guest of one shared cache
+//! all the time: who fills that cache hurts nobody while there are two. So while a trial runs a line is passed
+//! between the first CPU and the last some times in a second, and the share of looks in which it came from another
+//! cache is told: of those while the harm was measured, and of those while the law looked. Where the two differ
+//! much the harm is not what the law had before it, and the trial does not count, whatever the law said.
+
+use crate::readings::Readings;
+use quell_pressure::allowed_cpus;
+use quell_profiler::{Lines, are_distant};
+use quell_service::now_ns;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Between two looks, which take both CPUs for half a millisecond.
+const PERIOD: Duration = Duration::from_millis(250);
+/// Shares that differ by more are not alike.
+const MOVED_FRAC: f64 = 0.3;
+/// Fewer looks tell no share.
+const FEWEST: usize = 8;
+
+/// When a line was passed, and what it took each way, in ns; none where the CPUs were not to be had.
+type Look = (u64, Option<f64>);
+
+/// Looks while a trial runs.
+pub(super) struct Places(Option<Readings<Look>>);
+
+/// The shares of looks in which the CPUs shared no cache, 0..1; none where too few tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Distant {
+    /// While the harm was measured.
+    pub(super) harm_frac: Option<f64>,
+    /// While the law looked.
+    pub(super) law_frac: Option<f64>,
+}
+
+impl Distant {
+    /// Whether the law had another machine before it than the harm was measured on.
+    pub(super) fn moved(self) -> bool {
+        self.harm_frac.zip(self.law_frac).is_some_and(|(a, b)| (a - b).abs() > MOVED_FRAC)
+    }
+}
+
+impl Places {
+    /// From now on. Where there is one CPU there is nothing to look at.
+    pub(super) fn watch() -> anyhow::Result<Self> {
+        let cpus = allowed_cpus()?;
+        let ends = cpus.iter().next().zip(cpus.last(1).iter().next());
+        let Some(lines) = ends.and_then(|(first, last)| Lines::between(first, last)) else {
+            return Ok(Self(None));
+        };
+        let look = move || (now_ns(), lines.passes_ns());
+        Ok(Self(Some(Readings::start("quell-places", PERIOD, look)?)))
+    }
+
+    /// What was seen while the harm was measured, and while the law looked; `nearest_ns` is the shortest way that
+    /// was ever seen.
+    pub(super) fn finish(
+        self,
+        harm: &[Range<u64>],
+        law: &Range<u64>,
+        nearest_ns: &Mutex<f64>,
+    ) -> anyhow::Result<Distant> {
+        let looks = self.0.map_or(Ok(Vec::new()), Readings::finish)?;
+        let looks: Vec<(u64, f64)> =
+            looks.into_iter().filter_map(|(at, ns)| Some((at, ns?))).collect();
+        let mut known = nearest_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        let nearest = looks.iter().fold(*known, |least, (_, ns)| least.min(*ns));
+        *known = nearest;
+        let in_harm = |at: &u64| harm.iter().any(|span| span.contains(at));
+        Ok(Distant {
+            harm_frac: distant_frac(&looks, nearest, in_harm),
+            law_frac: distant_frac(&looks, nearest, |at| law.contains(at)),
+        })
+    }
+}
+
+/// The share of these looks, of those at times that are wanted.
+fn distant_frac(looks: &[(u64, f64)], nearest: f64, wanted: impl Fn(&u64) -> bool) -> Option<f64> {
+    let ways = looks.iter().filter(|(at, _)| wanted(at)).map(|(_, ns)| *ns);
+    let ways: Vec<f64> = [nearest].into_iter().chain(ways).collect();
+    let (far, count) = (are_distant(&ways), ways.len() - 1);
+    let distant = far.iter().skip(1).filter(|far| **far).count();
+    (count >= FEWEST).then(|| distant as f64 / count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(far: Range<u64>) -> Vec<(u64, f64)> {
+        (0..40).map(|at| (at, if far.contains(&at) { 155.0 } else { 29.0 })).collect()
+    }
+
+    #[test]
+    fn a_trial_in_which_the_cpus_went_elsewhere_is_told_from_one_in_which_they_stayed() {
+        let shares = |far: Range<u64>| {
+            let looks = looks(far);
+            let harm_frac = distant_frac(&looks, 28.0, |at| !(10..30).contains(at));
+            let law_frac = distant_frac(&looks, 28.0, |at| (10..30).contains(at));
+            Distant { harm_frac, law_frac }
+        };
+        let went = shares(10..30);
+        assert_eq!((went.harm_frac, went.law_frac), (Some(0.0), Some(1.0)));
+        assert!(went.moved());
+        assert_eq!(shares(0..40), Distant { harm_frac: Some(1.0), law_frac: Some(1.0) });
+        for stayed in [shares(0..40), shares(0..0), shares(5..15), Distant::default()] {
+            assert!(!stayed.moved(), "{stayed:?}");
+        }
+        assert_eq!(distant_frac(&looks(0..40)[..7], 28.0, |_| true), None, "too few");
+    }
+
+    #[test]
+    fn a_watch_ends_and_gives_a_share_or_none() {
+        let (begun, nearest) = (now_ns(), Mutex::new(f64::INFINITY));
+        let places = Places::watch().unwrap();
+        let all = [begun..u64::MAX];
+        let distant = places.finish(&all, &(0..begun), &nearest).unwrap();
+        assert_eq!(distant, Distant::default(), "two looks are too few");
+        assert!(*nearest.lock().unwrap() > 1.0);
+    }
+}
