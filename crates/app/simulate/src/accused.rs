@@ -1,6 +1,6 @@
-//! Whom laws accuse of slowing services, step by step.
+//! Whom laws accuse of slowing services, the hypervisor too, step by step.
 
-use quell_model::blame::{Finding, Standing};
+use quell_model::blame::{Cause, Finding, Standing};
 use quell_types::Tenant;
 use std::collections::BTreeMap;
 
@@ -11,6 +11,8 @@ pub(crate) struct Accused {
     named: BTreeMap<Tenant, u64>,
     /// Named or suspected.
     accused: BTreeMap<Tenant, u64>,
+    /// Services whose slowness is put down to the hypervisor.
+    stolen_from: BTreeMap<Tenant, u64>,
 }
 
 impl Accused {
@@ -21,20 +23,24 @@ impl Accused {
         for culprit in findings.values().flat_map(|finding| &finding.culprits) {
             *now.entry(&culprit.workload).or_default() |= culprit.status == Standing::Named;
         }
+        for (victim, _) in findings.iter().filter(|(_, found)| found.cause == Cause::Hypervisor) {
+            *self.stolen_from.entry(victim.clone()).or_default() += 1;
+        }
         for (tenant, named) in now {
             *self.accused.entry(tenant.clone()).or_default() += 1;
             *self.named.entry(tenant.clone()).or_default() += u64::from(named);
         }
     }
 
-    /// The shares of steps since an earlier moment in which a tenant was named, and in which it was
-    /// named or suspected.
-    pub(crate) fn shares(&self, then: &Self, tenant: &Tenant) -> [f64; 2] {
+    /// The shares of steps since an earlier moment in which a tenant was named, in which it was named or
+    /// suspected, and in which its slowness was put down to the hypervisor.
+    pub(crate) fn shares(&self, then: &Self, tenant: &Tenant) -> [f64; 3] {
         let steps = (self.steps - then.steps).max(1) as f64;
         let count = |of: &BTreeMap<Tenant, u64>| of.get(tenant).copied().unwrap_or(0);
         [
             (count(&self.named) - count(&then.named)) as f64 / steps,
             (count(&self.accused) - count(&then.accused)) as f64 / steps,
+            (count(&self.stolen_from) - count(&then.stolen_from)) as f64 / steps,
         ]
     }
 }

@@ -24,6 +24,7 @@ library![
     "A-E4",
     "A-calm",
     "A-pulse",
+    "A-steal",
     "A-ratelimit",
     "V-E1",
     "V-E2",

@@ -54,6 +54,7 @@ pub(crate) const TENANT: &[(&str, &str)] = &[
     ("sent_mbit_per_s", "bits sent"),
     ("named_frac", "share of steps in which a law names it for slowing a service"),
     ("accused_frac", "the same, named or suspected"),
+    ("hypervisor_frac", "share of steps in which a law puts its slowness down to the hypervisor"),
 ];
 
 /// Of these, those that are known window by window. `slack_frac` is then that of the service that is

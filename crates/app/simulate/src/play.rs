@@ -236,9 +236,10 @@ fn measure_tenants(played: &mut Played, stage: &Stage, of: &Gathered) {
         put("sent_mbit_per_s", get(&sent) * 8e-6);
         put("llc_mb", held / 1e6);
         let [before, after] = &of.accused;
-        let [named, accused] = after.shares(before, &name);
+        let [named, accused, stolen_from] = after.shares(before, &name);
         put("named_frac", named);
         put("accused_frac", accused);
+        put("hypervisor_frac", stolen_from);
         if done > 0.0 {
             put("cpi", cpus * base_hz / done);
         }

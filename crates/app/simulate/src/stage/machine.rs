@@ -1,9 +1,11 @@
 //! `machine NAME` and what differs from the preset.
 
-use crate::text::{ScenarioError, Statement, number, rate, size, unknown, whole};
-use quell_sim::{Machine, PRESETS, Throttle, preset};
+use crate::text::{
+    ScenarioError, Statement, Words, duration, fraction, number, rate, size, unknown, whole,
+};
+use quell_sim::{Machine, PRESETS, Steal, Throttle, preset};
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "cores",
     "sockets",
     "threads",
@@ -13,6 +15,7 @@ const KEYS: [&str; 11] = [
     "latency_ns",
     "power_limit_w",
     "bus_lock_limit",
+    "steal",
     "without",
     "with",
 ];
@@ -40,6 +43,7 @@ pub(super) fn read(statement: &Statement) -> Result<Machine, ScenarioError> {
             "power_limit_w" => machine.power.limit_w = number(value)?,
             "bus_lock_limit" if value.text == "none" => machine.bus_lock_limit = None,
             "bus_lock_limit" => machine.bus_lock_limit = Some(whole(value)?),
+            "steal" => machine.steal = steal(fraction(value)?, &mut words)?,
             "without" => match value.text.as_str() {
                 "cat" => machine.allocation = None,
                 "mba" => machine.throttle = None,
@@ -65,4 +69,16 @@ pub(super) fn read(statement: &Statement) -> Result<Machine, ScenarioError> {
         Ok(()) => Ok(machine),
         Err(error) => Err(name.wrong(&error.to_string(), "a machine that can be")),
     }
+}
+
+/// What a hypervisor takes: for how long at a time, and whether it says so.
+fn steal(frac: f64, words: &mut Words<'_>) -> Result<Steal, ScenarioError> {
+    let span_s = duration(words.next("how long at a time")?)?.as_secs_f64();
+    let told = words.next("told or hidden")?;
+    let hidden = match told.text.as_str() {
+        "told" => false,
+        "hidden" => true,
+        _ => return Err(unknown(told, "way", ["told", "hidden"])),
+    };
+    Ok(Steal { frac, span_s, hidden })
 }

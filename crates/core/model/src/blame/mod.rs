@@ -108,6 +108,6 @@ pub use pulses::{Felt, PulseParams, Pulses, When};
 pub use reported::{counts_much, report};
 pub use rivals::{Rival, parts, rivals, undecided};
 pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};
-pub use slight::{Likely, Slight};
+pub use slight::{Expected, Likely, Slight};
 pub use traps::{TrapParams, Traps};
 pub use waiting::{Crowding, Demand, Waiting, WaitingParams};

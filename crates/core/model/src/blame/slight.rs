@@ -8,9 +8,14 @@
 //!
 //! # Idea
 //! Of who was measured to drive out what others left in the caches ([`DrivesOut`](super::DrivesOut)), or to make
-//! reads of memory longer ([`Loads`](super::Loads)), it is assumed that a CPU of it makes a request a third dearer, give or take as much; the same looks say how much. That is no
-//! accusation: it is told as a suspicion, with what is known of the harm, as long as more harm than counts is
-//! likelier than less; and taken back once it is not. Nobody is named or limited for it.
+//! reads of memory longer ([`Loads`](super::Loads)), it is assumed that a CPU of it makes a request a third
+//! dearer, give or take as much; the same looks say how much. Of who makes reads longer more is known than that: a
+//! service that always waits for memory gets slower by as much, and one that never does by nothing. So there the
+//! share that it waits is assumed ([`Expected`]), and looks, which scatter by as much as the harm of a tenth, have to
+//! tell only that.
+//!
+//! That is no accusation: it is told as a suspicion, with what is known of the harm, as long as more harm than
+//! counts is likelier than less; and taken back once it is not. Nobody is named or limited for it.
 //!
 //! Looks that hold several are put down to each of them, less what is thought of the others, and as much
 //! wider as that is unsure.
@@ -24,6 +29,8 @@
 //! each look:  rest = ln slowdown - sum of dose * harm of others; noise = its variance + sum of dose² * var
 //!             harm(g) by a Kalman step
 //! as time passes it goes back to what was assumed
+//! where more is expected of g: what looks told is put upon that in place of what was assumed, by precision:
+//!     1/var' = 1/var - 1/0.3² + 1/var expected;  mean'/var' = mean/var - 0.3/0.3² + expected/var expected
 //! likely(g) = P(harm(g) * CPUs of g > least)
 //! ```
 //!
@@ -53,6 +60,28 @@ struct Harm {
 impl Default for Harm {
     fn default() -> Self {
         Self { mean: ASSUMED, variance: ASSUMED_SD * ASSUMED_SD, looks: 0 }
+    }
+}
+
+/// What is expected of somebody's harm before any look, in ln of the victim's slowdown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// The mean.
+    pub effect_ln: f64,
+    /// Its variance; above 0.
+    pub variance: f64,
+}
+
+impl Harm {
+    /// The same, where that was expected of somebody who uses so many CPUs.
+    fn given(self, expected: Expected, cpus: f64) -> Self {
+        let (mean, variance) = (expected.effect_ln / cpus, expected.variance / (cpus * cpus));
+        let assumed = Self::default();
+        let looked = (1.0 / self.variance - 1.0 / assumed.variance).max(0.0);
+        let told = self.mean / self.variance - assumed.mean / assumed.variance;
+        let precision = looked + 1.0 / variance;
+        let told = if looked > 0.0 { told } else { 0.0 };
+        Self { mean: (told + mean / variance) / precision, variance: 1.0 / precision, ..self }
     }
 }
 
@@ -122,11 +151,18 @@ impl Slight {
         }
     }
 
-    /// What is thought of a suspect with so many CPUs, and how likely it does more harm than `least_ln`; none of
-    /// somebody who is none, or uses nothing.
+    /// What is thought of a suspect with so many CPUs of whom this is expected, and how likely it does more harm
+    /// than `least_ln`; none of somebody who is none, or uses nothing.
     #[must_use]
-    pub fn likely(&self, suspect: &Tenant, cpus: f64, least_ln: f64) -> Option<Likely> {
-        let harm = self.harms.get(suspect).filter(|_| cpus > 0.0)?;
+    pub fn likely(
+        &self,
+        suspect: &Tenant,
+        cpus: f64,
+        expected: Option<Expected>,
+        least_ln: f64,
+    ) -> Option<Likely> {
+        let harm = *self.harms.get(suspect).filter(|_| cpus > 0.0)?;
+        let harm = expected.map_or(harm, |expected| harm.given(expected, cpus));
         let sd = libm::sqrt(harm.variance).max(f64::MIN_POSITIVE) * cpus;
         let effect_ln = harm.mean * cpus;
         let confidence = probability_below((effect_ln - least_ln) / sd);
@@ -159,7 +195,7 @@ mod tests {
     }
 
     fn likely(slight: &Slight, name: &str, cpus: f64) -> f64 {
-        slight.likely(&name.into(), cpus, LEAST_LN).unwrap().confidence
+        slight.likely(&name.into(), cpus, None, LEAST_LN).unwrap().confidence
     }
 
     #[test]
@@ -167,8 +203,8 @@ mod tests {
         let slight = slight();
         assert!(likely(&slight, "a", 1.0) > 0.7);
         assert!(likely(&slight, "a", 0.1) < 0.5);
-        assert!(slight.likely(&"a".into(), 0.0, LEAST_LN).is_none());
-        assert!(slight.likely(&"c".into(), 1.0, LEAST_LN).is_none());
+        assert!(slight.likely(&"a".into(), 0.0, None, LEAST_LN).is_none());
+        assert!(slight.likely(&"c".into(), 1.0, None, LEAST_LN).is_none());
     }
 
     #[test]
@@ -201,6 +237,30 @@ mod tests {
         assert_eq!(likely(&one, "a", 1.0), likely(&slight(), "a", 1.0));
         both.forget(&"b".into());
         assert_eq!(likely(&both, "b", 1.0), likely(&slight(), "b", 1.0));
+    }
+
+    #[test]
+    fn where_more_is_expected_looks_count_beside_that() {
+        let expected = |effect_ln, sd: f64| Some(Expected { effect_ln, variance: sd * sd });
+        let told = |slight: &Slight, expected| {
+            let Likely { effect_ln, confidence, .. } =
+                slight.likely(&"a".into(), 0.2, expected, LEAST_LN).unwrap();
+            (effect_ln, confidence)
+        };
+        let mut slight = slight();
+        // Without a look it is what is expected.
+        let (effect_ln, confidence) = told(&slight, expected(0.08, 0.04));
+        assert!((effect_ln - 0.08).abs() < 1e-9 && (confidence - 0.841).abs() < 0.001);
+        for at_s in 0..5 {
+            slight.measure(&look(at_s, &[("a", 0.2)], 0.0, 0.02));
+        }
+        // What is assumed of anybody, expected, is the same as nothing expected.
+        let (same, usual) = (told(&slight, expected(0.2 * 0.3, 0.2 * 0.3)), told(&slight, None));
+        assert!((same.0 - usual.0).abs() < 1e-9 && (same.1 - usual.1).abs() < 1e-9);
+        // Looks that see nothing speak against both, and sooner against what is less sure.
+        let (surely, maybe) =
+            (told(&slight, expected(0.08, 0.04)), told(&slight, expected(0.08, 0.1)));
+        assert!(surely.0 < 0.08 && maybe.0 < surely.0, "{surely:?} {maybe:?}");
     }
 
     proptest! {

@@ -32,6 +32,9 @@ struct Wish {
     start: Instant,
     song: Song,
     answer: Sender<Sung>,
+    /// What the first is to pass on to the second before it begins. Whoever asks for a look may be on the first
+    /// one's CPU, and would come to ask the second only when the first has ended.
+    pass_on: Option<Box<Wish>>,
 }
 
 /// What is done in a look.
@@ -53,7 +56,8 @@ struct Sung {
 /// The loops, asleep between looks.
 #[derive(Debug)]
 pub(super) struct Canary {
-    wishes: Vec<Sender<Wish>>,
+    /// To the first of the two.
+    wishes: Option<Sender<Wish>>,
     threads: Vec<JoinHandle<()>>,
     nearest: Nearest,
 }
@@ -70,15 +74,16 @@ impl Canary {
     }
 
     fn with(rise: fn()) -> Option<Canary> {
-        let (wishes, threads, nearest) = (Vec::new(), Vec::new(), Nearest::default());
-        let mut canary = Canary { wishes, threads, nearest };
+        let (wishes, first) = channel();
+        let (passed_on, second) = channel();
         let line = Arc::new(Line::default());
-        for place in 0..2 {
-            let (wishes, heard) = channel();
-            let named = std::thread::Builder::new().name(format!("quell-canary-{place}"));
+        let mut canary =
+            Canary { wishes: Some(wishes), threads: Vec::new(), nearest: Nearest::default() };
+        for (place, heard, second) in [(0, first, Some(passed_on)), (1, second, None)] {
             let line = Arc::clone(&line);
-            canary.threads.push(named.spawn(move || sing(place, &line, rise, &heard)).ok()?);
-            canary.wishes.push(wishes);
+            let singer = Singer { place, line, second };
+            let named = std::thread::Builder::new().name(format!("quell-canary-{place}"));
+            canary.threads.push(named.spawn(move || singer.sing(rise, &heard)).ok()?);
         }
         Some(canary)
     }
@@ -92,14 +97,17 @@ impl Canary {
     /// What the two have to say.
     fn sung(&self, song: Song, first: u32, second: u32) -> [Sung; 2] {
         let start = Instant::now() + AHEAD;
-        let ask = |place: usize, cpu: u32| {
+        let wish = |cpu, pass_on| {
             let (answer, told) = channel();
-            let wish = Wish { cpu, start, song, answer };
-            self.wishes.get(place)?.send(wish).ok().map(|()| told)
+            (Wish { cpu, start, song, answer, pass_on }, told)
         };
-        let told = [ask(0, first), ask(1, second)];
-        let wait = |told: Option<Receiver<Sung>>| told?.recv_timeout(PATIENCE).ok();
-        told.map(|told| wait(told).unwrap_or_default())
+        let (wish_of_second, told_by_second) = wish(second, None);
+        let (wish_of_first, told_by_first) = wish(first, Some(Box::new(wish_of_second)));
+        if let Some(wishes) = &self.wishes {
+            let _ = wishes.send(wish_of_first);
+        }
+        let wait = |told: Receiver<Sung>| told.recv_timeout(PATIENCE).unwrap_or_default();
+        [wait(told_by_first), wait(told_by_second)]
     }
 }
 
@@ -116,33 +124,48 @@ impl Eyes for Canary {
 
 impl Drop for Canary {
     fn drop(&mut self) {
-        self.wishes.clear();
+        self.wishes = None;
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
-/// Answers wishes until there will be none.
-fn sing(place: usize, line: &Line, rise: fn(), wishes: &Receiver<Wish>) {
-    rise();
-    let mut registers = Registers::new();
-    while let Ok(wish) = wishes.recv() {
-        let sung = match bind_all(&CpuSet::of(wish.cpu)) {
-            Ok(()) => sung(place, &mut registers, line, &wish),
-            Err(_) => Sung::default(),
-        };
-        let _ = wish.answer.send(sung);
-    }
+/// One of the two.
+struct Singer {
+    place: usize,
+    line: Arc<Line>,
+    /// To the second, for the first.
+    second: Option<Sender<Wish>>,
 }
 
-/// What one of the two sings.
-fn sung(place: usize, registers: &mut Registers, line: &Line, wish: &Wish) -> Sung {
-    match wish.song {
-        Song::Whole => Sung {
-            turns: turns(place, registers, wish.start),
-            passes_ns: passes_ns(place, line, wish.start + SLICE * ROUNDS * 3, SLICE),
-        },
-        Song::Line => {
-            Sung { turns: Vec::new(), passes_ns: passes_ns(place, line, wish.start, LINE_SLICE) }
+impl Singer {
+    /// Answers wishes until there will be none.
+    fn sing(self, rise: fn(), wishes: &Receiver<Wish>) {
+        rise();
+        let mut registers = Registers::new();
+        while let Ok(mut wish) = wishes.recv() {
+            if let Some((second, passed_on)) = self.second.as_ref().zip(wish.pass_on.take()) {
+                let _ = second.send(*passed_on);
+            }
+            let sung = match bind_all(&CpuSet::of(wish.cpu)) {
+                Ok(()) => self.sung(&mut registers, &wish),
+                Err(_) => Sung::default(),
+            };
+            let _ = wish.answer.send(sung);
+        }
+    }
+
+    /// What it sings.
+    fn sung(&self, registers: &mut Registers, wish: &Wish) -> Sung {
+        let Self { place, line, .. } = self;
+        match wish.song {
+            Song::Whole => Sung {
+                turns: turns(*place, registers, wish.start),
+                passes_ns: passes_ns(*place, line, wish.start + SLICE * ROUNDS * 3, SLICE),
+            },
+            Song::Line => Sung {
+                turns: Vec::new(),
+                passes_ns: passes_ns(*place, line, wish.start, LINE_SLICE),
+            },
         }
     }
 }

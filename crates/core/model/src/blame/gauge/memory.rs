@@ -33,6 +33,8 @@
 //! fewer:
 //!     y(g)       = x(g) - mean over all other samples
 //!     s²         = v(g) / n(g) + v(others) / n(others) + 3 %², what is different beside anybody
+//! expected(g)    = 0.6 y(g), give or take 0.35 y(g) and what y(g) is uncertain by: the harm to a service of which it
+//!                  is not known how much of its time it waits for memory
 //! weight(g)      = ln of 1 (guilty: any y from 0 to 1 alike) over Normal(y; 0, s²), for y of 5 % and more
 //! ```
 //!
@@ -48,6 +50,7 @@ use super::growth::both;
 use super::moments::Moments;
 use super::peers::Peers;
 use super::{EIGHTH_LN, MEMORY_S};
+use crate::blame::slight::Expected;
 use quell_types::{GaugeCounts, GaugeReading, Tenant};
 use std::collections::BTreeMap;
 
@@ -62,6 +65,11 @@ const LEAST_LN: f64 = 0.05;
 pub(super) const MOST_LN: f64 = 2.08;
 /// So many standard deviations above nothing it is told over what they fight.
 const SURE_SD: f64 = 3.0;
+
+/// Of what a read of memory takes longer, the share by which a service gets slower: from nothing, if it never
+/// waits for memory, to all of it; and the standard deviation of that.
+const WAITED_FRAC: f64 = 0.6;
+const WAITED_SD: f64 = 0.35;
 
 /// What samples read between two readings, in ln.
 fn grown(before: Option<&GaugeCounts>, after: &GaugeCounts) -> Moments {
@@ -89,6 +97,15 @@ impl Loads {
     /// Whether it surely loads memory.
     pub(super) fn is_sure(self) -> bool {
         self.more_ln >= LEAST_LN && self.more_ln >= SURE_SD * self.sd
+    }
+
+    /// What harm is to be expected of it.
+    pub(super) fn expected(self) -> Expected {
+        let (waited, unsure) = (WAITED_SD * self.more_ln, WAITED_FRAC * self.sd);
+        Expected {
+            effect_ln: WAITED_FRAC * self.more_ln,
+            variance: waited * waited + unsure * unsure,
+        }
     }
 }
 

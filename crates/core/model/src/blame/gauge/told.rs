@@ -3,11 +3,11 @@
 //! To press on caches or memory is no harm: a service need not have use for them. So who does is suspected as
 //! far as looks leave it likely that it does a little ([`Slight`]), and neither named nor limited.
 
-use super::{DrivesOut, Gauge, Locker, Toll};
+use super::{DrivesOut, Gauge, Loads, Locker, Toll};
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 use crate::blame::judge::rank;
 use crate::blame::pulses::usual_apart_s;
-use crate::blame::slight::{Likely, Slight};
+use crate::blame::slight::{Expected, Likely, Slight};
 use quell_types::Tenant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +86,10 @@ impl Gauge {
         let pressing = caches.map(|(tenant, _)| tenant).chain(self.memory.surely_load());
         for tenant in pressing.collect::<BTreeSet<&Tenant>>() {
             if finding.culprits.iter().all(|c| c.workload != *tenant) {
-                suspect(tenant, of, params).into_iter().for_each(|told| add(finding, told));
+                let loads = self.memory.loads(tenant).filter(|loads| loads.is_sure());
+                let expected = loads.map(Loads::expected);
+                let told = suspect(tenant, of, expected, params);
+                told.into_iter().for_each(|told| add(finding, told));
             }
         }
     }
@@ -130,10 +133,15 @@ impl Gauge {
 
 /// Somebody who presses on caches or memory, if it may do a little harm; how much is not known before a look
 /// says it.
-fn suspect(tenant: &Tenant, of: Suffering<'_>, params: &FindingParams) -> Option<Culprit> {
+fn suspect(
+    tenant: &Tenant,
+    of: Suffering<'_>,
+    expected: Option<Expected>,
+    params: &FindingParams,
+) -> Option<Culprit> {
     let used = of.cpus.get(tenant).copied()?;
     let Likely { effect_ln, confidence, looks } =
-        of.slight.likely(tenant, used, params.least_ln)?;
+        of.slight.likely(tenant, used, expected, params.least_ln)?;
     let effect_ln = if looks > 0 { effect_ln } else { 0.0 };
     (confidence >= params.suspected_frac).then(|| Culprit {
         workload: tenant.clone(),
