@@ -16,8 +16,9 @@ use std::time::Duration;
 
 /// Between two looks, which take both CPUs for half a millisecond.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Shares that differ by more are not alike.
-const MOVED_FRAC: f64 = 0.3;
+/// Shares that differ by more are not alike. A host that moves its CPUs every second or three has shares of a quarter
+/// of a minute that differ by 0.2 from each other anyhow.
+const MOVED_FRAC: f64 = 0.5;
 /// Fewer looks tell no share.
 const FEWEST: usize = 8;
 

@@ -1,6 +1,9 @@
 //! `quell doctor`: what this machine lets one measure and control.
 
+mod distance;
+
 use super::files;
+use distance::Distance;
 use quell_linux::doctor;
 use quell_types::{Capability, CapabilityReport, Topology};
 use schemars::JsonSchema;
@@ -29,20 +32,28 @@ pub(crate) struct Report {
     topology: Topology,
     /// One line for each capability.
     capabilities: Vec<CapabilityReport>,
+    /// How far apart the host runs the CPUs; null where it cannot be told.
+    distance: Option<Distance>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let seen = doctor(Path::new("/"));
+    let distance = Distance::look();
     if args.json {
         return files::print_json(&Report {
             schema: "quell.doctor/1",
             topology: seen.topology,
             capabilities: seen.capabilities,
+            distance,
         });
     }
     let colours = std::io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    files::print_text(&table(&seen.topology, &seen.capabilities, colours))
+    let mut text = table(&seen.topology, &seen.capabilities, colours);
+    if let Some(distance) = distance {
+        let _ = writeln!(text, "\n{}", distance.words());
+    }
+    files::print_text(&text)
 }
 
 fn table(topology: &Topology, lines: &[CapabilityReport], colours: bool) -> String {

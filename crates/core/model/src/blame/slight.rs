@@ -8,11 +8,13 @@
 //!
 //! # Idea
 //! Of who was measured to drive out what others left in the caches ([`DrivesOut`](super::DrivesOut)), or to make
-//! reads of memory longer ([`Loads`](super::Loads)), it is assumed that a CPU of it makes a request a third
-//! dearer, give or take as much; the same looks say how much. Of who makes reads longer more is known than that: a
-//! service that always waits for memory gets slower by as much, and one that never does by nothing. So there the
-//! share that it waits is assumed ([`Expected`]), and looks, which scatter by as much as the harm of a tenth, have to
-//! tell only that.
+//! reads of memory longer ([`Loads`](super::Loads)), some harm is to be expected ([`Expected`]): of the former a
+//! tenth, of the latter about as much as reads take longer, each give or take most of it. Looks say how much it is,
+//! but those of a quarter of a minute scatter by three quarters of a tenth. So they count beside what is expected, and
+//! only as many as a minute has take a suspicion back for certain.
+//!
+//! Of everybody else in a look it is assumed that a CPU of it makes a request a third dearer, give or take as much:
+//! what they do is not known.
 //!
 //! That is no accusation: it is told as a suspicion, with what is known of the harm, as long as more harm than
 //! counts is likelier than less; and taken back once it is not. Nobody is named or limited for it.
@@ -28,14 +30,14 @@
 //! harm(g) ~ Normal(0.3, 0.3²), before anything was measured
 //! each look:  rest = ln slowdown - sum of dose * harm of others; noise = its variance + sum of dose² * var
 //!             harm(g) by a Kalman step
-//! as time passes it goes back to what was assumed
-//! where more is expected of g: what looks told is put upon that in place of what was assumed, by precision:
+//! as time passes what looks said loses weight
+//! of g something is expected: what looks told is put upon that in place of what was assumed, by precision:
 //!     1/var' = 1/var - 1/0.3² + 1/var expected;  mean'/var' = mean/var - 0.3/0.3² + expected/var expected
 //! likely(g) = P(harm(g) * CPUs of g > least)
 //! ```
 //!
 //! # Degradation
-//! Without looks it stays as it was assumed: who presses hard with most of a CPU is suspected.
+//! Without looks it stays as it is expected: who presses is suspected.
 //!
 //! Source: A-2, T-3; issue "Name the polluter and limit only it" (harm of 1.05 to 1.2: at least suspected).
 
@@ -73,15 +75,24 @@ pub struct Expected {
 }
 
 impl Harm {
+    /// What looks said: their precision, and their mean times that.
+    fn told_by_looks(self) -> (f64, f64) {
+        let assumed = Self::default();
+        let looked = 1.0 / self.variance - 1.0 / assumed.variance;
+        let told = self.mean / self.variance - assumed.mean / assumed.variance;
+        if looked > 0.0 { (looked, told) } else { (0.0, 0.0) }
+    }
+
+    /// That, put upon another mean and variance.
+    fn upon(self, mean: f64, variance: f64, looked: f64, told: f64) -> Self {
+        let precision = looked + 1.0 / variance;
+        Self { mean: (told + mean / variance) / precision, variance: 1.0 / precision, ..self }
+    }
+
     /// The same, where that was expected of somebody who uses so many CPUs.
     fn given(self, expected: Expected, cpus: f64) -> Self {
-        let (mean, variance) = (expected.effect_ln / cpus, expected.variance / (cpus * cpus));
-        let assumed = Self::default();
-        let looked = (1.0 / self.variance - 1.0 / assumed.variance).max(0.0);
-        let told = self.mean / self.variance - assumed.mean / assumed.variance;
-        let precision = looked + 1.0 / variance;
-        let told = if looked > 0.0 { told } else { 0.0 };
-        Self { mean: (told + mean / variance) / precision, variance: 1.0 / precision, ..self }
+        let (looked, told) = self.told_by_looks();
+        self.upon(expected.effect_ln / cpus, expected.variance / (cpus * cpus), looked, told)
     }
 }
 
@@ -143,11 +154,11 @@ impl Slight {
     fn grow_old(&mut self, now: Time) {
         let then = self.time.unwrap_or(now);
         self.time = Some(then.max(now));
-        let keep = libm::exp(-now.since(then).as_secs_f64() / MEMORY_S);
-        let assumed = Harm::default();
+        let (keep, assumed) =
+            (libm::exp(-now.since(then).as_secs_f64() / MEMORY_S), Harm::default());
         for harm in self.harms.values_mut() {
-            harm.mean = assumed.mean + keep * (harm.mean - assumed.mean);
-            harm.variance = assumed.variance + keep * (harm.variance - assumed.variance);
+            let (looked, told) = harm.told_by_looks();
+            *harm = harm.upon(assumed.mean, assumed.variance, keep * looked, keep * told);
         }
     }
 

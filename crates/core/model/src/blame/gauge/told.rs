@@ -16,6 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// leaving it (0.09 to 0.11).
 const PRESSES_FROM: f64 = 0.07;
 
+/// Harm that is expected of who does so, and its standard deviation, in ln: a tenth, however much it drives out,
+/// since that is lost once, and who takes more is told by looks.
+const PRESSES_LN: f64 = 0.1;
+const PRESSES_SD: f64 = 0.08;
+
 /// What is known of a victim besides its finding.
 #[derive(Clone, Copy, Debug)]
 pub struct Suffering<'a> {
@@ -86,11 +91,20 @@ impl Gauge {
         let pressing = caches.map(|(tenant, _)| tenant).chain(self.memory.surely_load());
         for tenant in pressing.collect::<BTreeSet<&Tenant>>() {
             if finding.culprits.iter().all(|c| c.workload != *tenant) {
-                let loads = self.memory.loads(tenant).filter(|loads| loads.is_sure());
-                let expected = loads.map(Loads::expected);
-                let told = suspect(tenant, of, expected, params);
+                let told = suspect(tenant, of, self.expected(tenant), params);
                 told.into_iter().for_each(|told| add(finding, told));
             }
+        }
+    }
+
+    /// What harm is to be expected of somebody who presses: of both kinds the greater.
+    fn expected(&self, tenant: &Tenant) -> Expected {
+        let loads = self.memory.loads(tenant).filter(|loads| loads.is_sure()).map(Loads::expected);
+        let fills = Expected { effect_ln: PRESSES_LN, variance: PRESSES_SD * PRESSES_SD };
+        let presses = self.driving_out.get(tenant).is_some_and(DrivesOut::presses);
+        match loads {
+            Some(loads) if !presses || loads.effect_ln > fills.effect_ln => loads,
+            _ => fills,
         }
     }
 
@@ -136,12 +150,12 @@ impl Gauge {
 fn suspect(
     tenant: &Tenant,
     of: Suffering<'_>,
-    expected: Option<Expected>,
+    expected: Expected,
     params: &FindingParams,
 ) -> Option<Culprit> {
     let used = of.cpus.get(tenant).copied()?;
     let Likely { effect_ln, confidence, looks } =
-        of.slight.likely(tenant, used, expected, params.least_ln)?;
+        of.slight.likely(tenant, used, Some(expected), params.least_ln)?;
     let effect_ln = if looks > 0 { effect_ln } else { 0.0 };
     (confidence >= params.suspected_frac).then(|| Culprit {
         workload: tenant.clone(),
