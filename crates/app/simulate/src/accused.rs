@@ -81,9 +81,19 @@ mod tests {
         ];
         seen.see(&both.into());
         seen.see(&BTreeMap::new());
-        assert_eq!(seen.shares(&then, &"a".into()), [0.5, 0.5]);
-        assert_eq!(seen.shares(&then, &"b".into()), [0.0, 0.5]);
-        assert_eq!(seen.shares(&then, &"c".into()), [0.0, 0.0]);
-        assert_eq!(then.shares(&Accused::default(), &"a".into()), [0.0, 1.0]);
+        assert_eq!(seen.shares(&then, &"a".into()), [0.5, 0.5, 0.0]);
+        assert_eq!(seen.shares(&then, &"b".into()), [0.0, 0.5, 0.0]);
+        assert_eq!(seen.shares(&then, &"c".into()), [0.0, 0.0, 0.0]);
+        assert_eq!(then.shares(&Accused::default(), &"a".into()), [0.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn what_is_put_down_to_the_hypervisor_counts_for_the_service() {
+        let mut seen = Accused::default();
+        let stolen = Finding { cause: Cause::Hypervisor, ..finding(&[]) };
+        seen.see(&[("web".into(), stolen), ("db".into(), finding(&[]))].into());
+        seen.see(&BTreeMap::new());
+        assert_eq!(seen.shares(&Accused::default(), &"web".into()), [0.0, 0.0, 0.5]);
+        assert_eq!(seen.shares(&Accused::default(), &"db".into()), [0.0, 0.0, 0.0]);
     }
 }

@@ -53,6 +53,8 @@ struct Looking<'a> {
     stop: &'a Stop,
 }
 
+/// A kernel that is muted has ended its slice by then.
+const FALLS_ASLEEP: Duration = Duration::from_millis(3);
 /// Between two looks whether the host has the CPUs where they belong again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -66,6 +68,7 @@ impl Looking<'_> {
                 return Ok(());
             }
             self.kernel.mute();
+            pause(FALLS_ASLEEP, self.stop)?;
             let said = self.watch.since();
             self.watch.note(seen.settle(said), 0);
             if !said.disturbs() {
