@@ -226,7 +226,8 @@ impl Kept {
     /// above 128 ns.
     pub(super) fn driving_out(&self, reads_ln: f64) -> BTreeMap<Tenant, DrivesOut> {
         let read_ns = FROM_NS * libm::exp(reads_ln) / READS;
-        // Below this nothing was driven out: asked of everybody in each sample, so without powers of each.
+        // Who is below this is not told, even if others' lines take less: asked of everybody in each sample, so
+        // without powers of each.
         let stayed_ln = reads_ln + libm::log(STAYED_FRAC * LINES / READS);
         let more = |own: &Turns| own.took_ln > own.samples * stayed_ln;
         if !self.of.values().any(more) {
