@@ -62,6 +62,6 @@ pub use signal::{Cause, Quartiles, SIGNAL_SCHEMA, SignalOptions, SignalReport, S
 pub use trial::{
     BUS_TRIAL_SCHEMA, BurstHarm, BusTrialOptions, BusTrialReport, Confusion, Harm, HarmControl,
     Judged, Medians, Program, Ratios, SearchPair, TRIAL_SCHEMA, Taken, Throttling, Trial,
-    TrialOptions, TrialReport, Turn, TurnKind, USUAL_GROUPS, bus_trial, trial,
+    TrialOptions, TrialReport, TrialService, Turn, TurnKind, USUAL_GROUPS, bus_trial, trial,
 };
 pub use ui::Interrupt;

@@ -19,7 +19,8 @@
 //! service's own CPUs it would do more harm by being there, as everybody does, than by memory.
 //!
 //! Innocents and the culprit may be anybody's programs (`--innocent`, `--polluter`). What these have done
-//! nobody tells but by their CPU time; and how hard they work is theirs, so no duty is searched for.
+//! nobody tells but by their CPU time; and how hard they work is theirs, so no duty is searched for. So may
+//! the service be anybody's server (`--server`, `served.rs`).
 //!
 //! A control (`--control`) plays the turns with Quell off and stops nobody: the harm that it finds is
 //! chance.
@@ -38,6 +39,7 @@ mod places;
 mod play;
 mod scores;
 mod search;
+mod served;
 mod steer;
 mod strangers;
 mod timeline;
@@ -53,10 +55,11 @@ pub use options::TrialOptions;
 pub use outcome::Trial;
 pub use scores::{TRIAL_SCHEMA, TrialReport};
 pub use search::SearchPair;
+pub use served::TrialService;
 pub use turns::{Ratios, Throttling, Turn, TurnKind};
 
 use crate::folder::RunFolder;
-use crate::service::{self, Load};
+use crate::service::Load;
 use crate::ui::Interrupt;
 use crowd::{Crowd, TrialGroups};
 use draw::Composition;
@@ -112,14 +115,11 @@ pub fn trial(
     if options.apart {
         groups.part()?;
     }
-    let bench = service::start_in(&options.program, &groups.service_doors(), &options.service)?;
+    let served = options.service.start(&options.program, &groups, &folder, interrupt)?;
     let nearest_ns = Mutex::new(f64::INFINITY);
-    let (folder, groups, bench) = (&folder, &groups, &bench);
+    let (folder, groups, bench) = (&folder, &groups, &served.bench);
     let ground = Ground { options, interrupt, folder, groups, bench, nearest_ns };
-    let rate = ground.rate()?;
-    let of = if options.apart { "the service's CPUs" } else { "the machine" };
-    say(&format!("{rate:.0} requests/s are {:.0} % of {of}", 100.0 * LOAD_FRAC));
-    ground.trials(rate, say)
+    ground.all(say).map_err(|error| served.explain(error))
 }
 
 /// What all trials share.
@@ -144,6 +144,14 @@ impl Ground<'_> {
         let answered = (run.answered + run.warmup_requests) as f64;
         anyhow::ensure!(used_s > 0.0 && answered > 0.0, "the service answered nothing");
         Ok(LOAD_FRAC * f64::from(self.options.service_cpus()?) * answered / used_s)
+    }
+
+    /// All trials, at the rate that is found first.
+    fn all(&self, say: &dyn Fn(&str)) -> anyhow::Result<TrialReport> {
+        let rate = self.rate()?;
+        let of = if self.options.apart { "the service's CPUs" } else { "the machine" };
+        say(&format!("{rate:.0} requests/s are {:.0} % of {of}", 100.0 * LOAD_FRAC));
+        self.trials(rate, say)
     }
 
     /// All trials, until enough of them count or the end is asked for.

@@ -58,6 +58,8 @@ fn bad_input_says_what_and_why() {
         (&["tune"], 2, "COMMAND"),
         (&["trial", "polluter", "--groups", "1"], 1, "--groups 1: give 2 to 26"),
         (&["trial", "polluter", "--polluter", "sh -c 'x"], 2, "not closed"),
+        (&["trial", "polluter", "--server", "x"], 2, "--asks"),
+        (&["trial", "polluter", "--server", "x", "--asks", "ftp://x"], 2, "redis://"),
         (
             &["trial", "polluter", "--harm", "none", "--polluter", "x"],
             1,
@@ -109,11 +111,18 @@ fn child_of(pid: u32, name: &str) -> Option<u32> {
 /// Whether somebody is to blame there is told elsewhere: here, that eleven groups of anybody's programs are at
 /// work, are looked at, and leave nothing behind.
 #[test]
-fn a_trial_of_programs_that_are_not_quells() {
+fn a_trial_of_programs_and_of_a_server_that_are_not_quells() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trial.json");
     let packs = "sh -c 'head -c 2000000 /dev/zero | gzip -c > /dev/null; sleep 0.3'";
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = format!(
+        "redis-server --port {port} --bind 127.0.0.1 --save '' --dir {}",
+        folder.path().display()
+    );
+    let asks = format!("redis://127.0.0.1:{port}?keys=5000");
     let mut args = vec!["trial", "polluter", "--harm", "none", "--trials", "1", "--groups", "11"];
+    args.extend(["--server", &server, "--asks", &asks]);
     // Other tests run meanwhile.
     args.extend(["--with-others", "--innocent", packs, "--json", file.to_str().unwrap()]);
     let (_, error, code) = quell(&args);
@@ -121,6 +130,9 @@ fn a_trial_of_programs_that_are_not_quells() {
     assert!(!error.contains("remain"), "{error}");
     let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(told["trials"], 1);
+    let service = told["service"].as_str().unwrap();
+    assert!(service.starts_with(&format!("redis at 127.0.0.1:{port} (redis-server")), "{service}");
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "the server is gone");
     let groups = told["details"][0]["groups"].as_array().unwrap();
     assert_eq!(groups.len(), 11);
     assert_eq!(groups[10].as_str().unwrap(), format!("k: {packs}"));

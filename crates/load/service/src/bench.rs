@@ -1,17 +1,17 @@
 //! A target that stands ready for runs.
 
-use crate::driver::{Framed, Http, KeyValueMix, Memcached, Redis, Url, fill};
+use crate::driver::{Framed, Http, Memcached, Redis, Url, fill};
 use crate::embedded::{Service, ServiceSpec};
 use crate::generator::{Backend, LoadPlan, TcpTarget, Workers, drive};
 use crate::peak::{PeakPlan, PeakReport, find_peak};
 use crate::probe::{Probe, ProbeSpec};
 use crate::profile::{Controls, Profile};
 use crate::report::RunReport;
-use crate::server::{ServeOptions, ServerLaunch, ServerProcess};
+use crate::server::ServerProcess;
 use crate::slo::{SloPlan, SloReport, find_slo};
+use crate::target::Target;
 use crate::window::Window;
 use crate::{Extent, LoadError};
-use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,70 +21,6 @@ const HOPELESS_S: f64 = 0.5;
 const HOPELESS_REQUESTS: f64 = 10.0;
 /// What an overloaded target has left over is of no interest to a probe.
 const PROBE_DRAIN_S: f64 = 0.1;
-
-/// What to drive.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "target", rename_all = "snake_case")]
-pub enum Target {
-    /// An embedded service in this very process (L-2, integrated).
-    Integrated {
-        /// Which.
-        spec: ServiceSpec,
-        /// Its worker threads; 0 means one a CPU.
-        threads: u32,
-    },
-    /// An embedded service in a process that is started for it and ended with the bench
-    /// (L-2, loopback, or networked if namespaces are named).
-    Spawned {
-        /// The program that becomes the server.
-        launch: ServerLaunch,
-        /// What it serves, and where.
-        serve: ServeOptions,
-    },
-    /// An embedded service that already listens.
-    Served {
-        /// Where.
-        address: SocketAddr,
-        /// Which, with the size it was started with.
-        spec: ServiceSpec,
-    },
-    /// Redis.
-    Redis {
-        /// Where.
-        address: SocketAddr,
-        /// What is asked of it.
-        mix: KeyValueMix,
-    },
-    /// memcached.
-    Memcached {
-        /// Where.
-        address: SocketAddr,
-        /// What is asked of it.
-        mix: KeyValueMix,
-    },
-    /// Any HTTP/1.1 server, GET with keep-alive.
-    Http {
-        /// As `http://host:port/path`.
-        url: String,
-    },
-}
-
-impl Target {
-    /// In words, for reports.
-    #[must_use]
-    pub fn describe(&self) -> String {
-        match self {
-            Target::Integrated { spec, .. } => format!("{} in this process", spec.name()),
-            Target::Spawned { serve, .. } => {
-                format!("{} in a process of its own", serve.spec.name())
-            }
-            Target::Served { address, spec } => format!("{} at {address}", spec.name()),
-            Target::Redis { address, .. } => format!("redis at {address}"),
-            Target::Memcached { address, .. } => format!("memcached at {address}"),
-            Target::Http { url } => url.clone(),
-        }
-    }
-}
 
 /// A target that stands ready: built, connected to, filled. Runs follow each other on it.
 pub struct Bench {
@@ -243,6 +179,7 @@ fn framed(spec: ServiceSpec) -> Box<crate::generator::DriverMaker> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::KeyValueMix;
     use std::net::TcpListener;
 
     /// A port that nothing listened on a moment ago.

@@ -33,11 +33,12 @@ mod report;
 mod server;
 mod slo;
 mod stats;
+mod target;
 mod window;
 pub mod wire;
 
 pub use arrivals::Arrivals;
-pub use bench::{Bench, Target};
+pub use bench::Bench;
 pub use clock::{Realtime, now_ns};
 pub use driver::KeyValueMix;
 pub use embedded::{RequestSource, Search, SearchParams, Service, ServiceSpec, Store, StoreParams};
@@ -51,4 +52,5 @@ pub use report::{GeneratorReport, LOAD_SCHEMA, LoadReport, RunReport, TailInterv
 pub use server::{ServeOptions, Server, ServerLaunch, ServerProcess, ServerReport, serve_command};
 pub use slo::{SloPlan, SloReport, find_slo};
 pub use stats::{Interval, Latencies, LatencySummary, interval, nearest_rank, student_95};
+pub use target::Target;
 pub use window::{Window, WindowRule};

@@ -1,11 +1,12 @@
 //! `quell load` as one call, with repeats until the tail is known well enough (L-6).
 
 use crate::LoadError;
-use crate::bench::{Bench, Target};
+use crate::bench::Bench;
 use crate::generator::LoadPlan;
 use crate::profile::Controls;
 use crate::report::{LOAD_SCHEMA, LoadReport, RunReport, TailInterval};
 use crate::stats::interval;
+use crate::target::Target;
 use crate::window::Window;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

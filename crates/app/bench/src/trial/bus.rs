@@ -20,6 +20,7 @@ pub use report::{BUS_TRIAL_SCHEMA, BurstHarm, BusTrialReport, Medians};
 use super::crowd::TrialGroups;
 use super::draw::{Composition, Dice, Harm, Kernel, Member, Taken, USUAL_GROUPS, Work, names};
 use super::guarded::{Said, config, said_in};
+use super::served::TrialService;
 use super::watch::{Moment, watch};
 use super::worker::Worker;
 use super::{Ground, LOAD_FRAC, SETTLED, TrialOptions};
@@ -101,7 +102,7 @@ impl BusTrialOptions {
             apart: false,
             seed: self.seed,
             control: false,
-            service: self.service.clone(),
+            service: TrialService::Own(self.service.clone()),
             groups: USUAL_GROUPS,
             polluters: Vec::new(),
             innocents: Vec::new(),

@@ -2,9 +2,9 @@
 
 use super::draw::{Cast, Harm, MOST_GROUPS, Program, Taken};
 use super::scores::TrialReport;
+use super::served::TrialService;
 use super::timeline::{self, Course};
 use crate::machine::cpus;
-use quell_service::ServiceSpec;
 use std::path::PathBuf;
 
 /// Load of the service before it is slowed, as a share of the CPUs that it may use.
@@ -31,7 +31,7 @@ pub struct TrialOptions {
     /// Nothing is tried: the culprit is never stopped, so that all harm that is measured is chance.
     pub control: bool,
     /// The service.
-    pub service: ServiceSpec,
+    pub service: TrialService,
     /// Batch groups; one of them is the culprit's, unless there is none.
     pub groups: usize,
     /// What the culprit may run; empty: kernels of `quell pressure` that take what is wanted.
@@ -116,7 +116,7 @@ impl TrialOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_service::SearchParams;
+    use quell_service::{SearchParams, ServiceSpec};
 
     fn options() -> TrialOptions {
         TrialOptions {
@@ -126,7 +126,7 @@ mod tests {
             apart: true,
             seed: 1,
             control: false,
-            service: ServiceSpec::Search(SearchParams::default()),
+            service: TrialService::Own(ServiceSpec::Search(SearchParams::default())),
             groups: 5,
             polluters: Vec::new(),
             innocents: Vec::new(),

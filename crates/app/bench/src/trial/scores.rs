@@ -28,6 +28,9 @@ pub struct TrialReport {
     /// Whether the service had CPUs of its own, so that harm came by memory alone.
     #[serde(default)]
     pub apart: bool,
+    /// The service, in words.
+    #[serde(default)]
+    pub service: String,
     /// What harm is, in words; the same in all classes.
     #[serde(default)]
     pub harm_definition: String,
@@ -94,7 +97,12 @@ pub struct TrialReport {
 impl TrialReport {
     pub(super) fn new(options: &TrialOptions) -> Self {
         let report = Self::of(options.harm, options.taken, options.seed);
-        Self { apart: options.apart, harm_definition: HARM_DEFINITION.to_owned(), ..report }
+        Self {
+            apart: options.apart,
+            service: options.service.in_words(),
+            harm_definition: HARM_DEFINITION.to_owned(),
+            ..report
+        }
     }
 
     fn of(harm: Harm, taken: Taken, seed: u64) -> Self {
@@ -103,6 +111,7 @@ impl TrialReport {
             harm,
             taken,
             apart: false,
+            service: String::new(),
             harm_definition: String::new(),
             seed,
             trials: 0,

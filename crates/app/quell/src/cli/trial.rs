@@ -6,7 +6,10 @@ use super::demo::Service;
 use super::files;
 use anyhow::Context;
 use clap::Subcommand;
-use quell_bench::{Harm, Interrupt, Program, Taken, TrialOptions, USUAL_GROUPS, trial};
+use quell_bench::{
+    Harm, Interrupt, Program, Taken, TrialOptions, TrialService, USUAL_GROUPS, trial,
+};
+use quell_service::Target;
 use std::path::PathBuf;
 
 /// Tries on this machine whether Quell names the right one.
@@ -41,7 +44,8 @@ enum What {
 ///
 /// In place of Quell's own kernels programs can be drawn: --polluter and --innocent, each as often
 /// as there are programs. One that is over is begun anew; how hard it works is its own, so an
-/// innocent should leave much of a CPU. All are ended after each trial.
+/// innocent should leave much of a CPU. All are ended after each trial. And the service may be
+/// anybody's server: --server starts it, --asks says where it listens and what is asked of it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,6 +58,10 @@ Examples:
   quell trial polluter --trials 5 --taken cpu --report trials
   quell trial polluter --trials 20 --apart --service store --groups 11 \\
     --polluter 'stress-ng --stream 1' --polluter 'stress-ng --cache 1'
+  quell trial polluter --apart --server 'redis-server --port 7001 --save \"\"' \\
+    --asks 'redis://127.0.0.1:7001?keys=200000&value_bytes=1000'
+  quell trial polluter --apart --server 'memcached -l 127.0.0.1 -p 7002 -u nobody' \\
+    --asks memcached://127.0.0.1:7002
   quell trial polluter --harm none --innocent 'sh -c \"gzip -c /bin/* | wc -c; sleep 1\"'")]
 struct Polluter {
     /// Trials that shall count.
@@ -80,6 +88,13 @@ struct Polluter {
     /// The service.
     #[arg(long, value_enum, default_value = "search")]
     service: Service,
+    /// Anybody's server as the service: what starts it. It may go to the background.
+    #[arg(long, value_name = "COMMAND", requires = "asks", conflicts_with = "service")]
+    server: Option<Program>,
+    /// Where that listens, and what is asked of it: redis://HOST:PORT, memcached://HOST:PORT, both with
+    /// ?keys=N&value_bytes=N&set_frac=FRAC if you like, or http://HOST:PORT/PATH.
+    #[arg(long, value_name = "URL", requires = "server")]
+    asks: Option<Target>,
     /// Batch groups: innocents, and the culprit if there is one.
     #[arg(long, value_name = "N", default_value_t = USUAL_GROUPS)]
     groups: usize,
@@ -106,6 +121,15 @@ impl Polluter {
     fn apart(&self) -> bool {
         self.apart || (self.harm, self.taken) == (Harm::Little, Taken::Memory)
     }
+
+    fn service(&self) -> TrialService {
+        match (&self.server, &self.asks) {
+            (Some(command), Some(target)) => {
+                TrialService::Server { command: command.clone(), target: target.clone() }
+            }
+            _ => TrialService::Own(self.service.spec()),
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -126,7 +150,7 @@ fn run_polluter(polluter: &Polluter) -> anyhow::Result<()> {
         apart: polluter.apart(),
         seed: polluter.seed,
         control: polluter.control,
-        service: polluter.service.spec(),
+        service: polluter.service(),
         groups: polluter.groups,
         polluters: polluter.polluters.clone(),
         innocents: polluter.innocents.clone(),

@@ -46,6 +46,15 @@ pub struct FindingParams {
     /// Of what suspects use of CPUs, the share that is too little to starve anybody: those who make it
     /// up may run while others are held.
     pub unheld_frac: f64,
+    /// CPUs from which one asks for more than any one CPU could give: threads of it stand behind each
+    /// other, ...
+    pub insatiable_cpus: f64,
+    /// ... in so many looks in which all others were held, ...
+    pub insatiable_looks: u32,
+    /// ... though it had so many CPUs meanwhile.
+    pub insatiable_used_cpus: f64,
+    /// Who uses fewer CPUs than that starves nobody.
+    pub idle_cpus: f64,
     /// Offered load over its peak that explains slowness.
     pub loaded_frac: f64,
     /// Share of time taken by the hypervisor that explains slowness.
@@ -70,6 +79,10 @@ impl Default for FindingParams {
             least_watched_s: 3.0,
             relief_patience_s: 7.8,
             unheld_frac: 0.1,
+            insatiable_cpus: 1.5,
+            insatiable_looks: 2,
+            insatiable_used_cpus: 0.5,
+            idle_cpus: 0.01,
             throttled_frac: 0.05,
             loaded_frac: 0.95,
             steal_frac: 0.05,

@@ -110,4 +110,4 @@ pub use rivals::{Rival, parts, rivals, undecided};
 pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};
 pub use slight::{Expected, Likely, Slight};
 pub use traps::{TrapParams, Traps};
-pub use waiting::{Crowding, Demand, Waiting, WaitingParams};
+pub use waiting::{Crowding, Demand, Tried, Waiting, WaitingParams};

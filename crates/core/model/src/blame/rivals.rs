@@ -35,6 +35,14 @@
 //! that moment, who then have all that they want. Of 600 drawn worlds with a loop it was named in 564
 //! so, in 425 otherwise, and nobody innocent in any.
 //!
+//! Threads that stand behind *each other* want more than one CPU. A group may be pinned to one, which it
+//! shares with the service, or a client outside all groups keeps the other: then it never has most of a
+//! CPU, held others or not, though it would take two. `stress-ng --cache 2` does so to itself. Who is the
+//! only one that does not sleep, has half a CPU at least while all others are held, and asks for one and a
+//! half, in two looks and all the time, is *insatiable*, and named. It may still be that it would sleep
+//! with nine tenths of a CPU; but then nothing is left on this machine that keeps them from it but
+//! the service and those outside all groups, and it is on their CPU.
+//!
 //! # Degradation
 //! Where banks do not pay for holding all others, as many as can are held: it is told of each what it
 //! had, so that is no worse than fewer answers. On one CPU a service that uses 0.3 of it leaves too
@@ -45,7 +53,7 @@
 //! Source: issue "Name the polluter and limit only it" (who made the service wait).
 
 use super::finding::FindingParams;
-use super::waiting::{Crowding, Waiting};
+use super::waiting::{Crowding, Tried, Waiting};
 use quell_types::Tenant;
 
 /// How a suspect behaves, as far as it was seen.
@@ -84,8 +92,8 @@ pub struct Rival {
     pub used_cpus: f64,
     /// Whether it was seen what it wants.
     pub relieved: bool,
-    /// How many seconds ago others were last held to see it, and how often, if that told nothing.
-    pub tried: Option<(f64, u32)>,
+    /// Others were held to see it, if that told nothing.
+    pub tried: Option<Tried>,
 }
 
 /// Those behind whom the victim stands so long that it counts.
@@ -96,6 +104,7 @@ pub(super) fn stood<'a>(
 ) -> Vec<Stood> {
     let mut all = waiting.crowdings(suspects, params.least_ln);
     let whole_cpus: f64 = all.iter().map(|(_, crowding)| crowding.used_cpus).sum();
+    let sole = sole_awake(&all, params).cloned();
     all.retain(|(_, crowding)| {
         crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac
     });
@@ -107,7 +116,8 @@ pub(super) fn stood<'a>(
         let others_cpus = whole_cpus - crowding.used_cpus;
         let fed = waiting.takes_most(crowding.used_cpus)
             || others_cpus <= params.unheld_frac * whole_cpus;
-        let clear = fed || crowding.relieved_cpus.is_some() || !patient;
+        let insatiable = sole.as_ref() == Some(workload) && is_insatiable(&crowding, params);
+        let clear = fed || insatiable || crowding.relieved_cpus.is_some() || !patient;
         let certain = crowding.confidence >= params.named_frac;
         Stood {
             workload: workload.clone(),
@@ -119,6 +129,29 @@ pub(super) fn stood<'a>(
         }
     };
     all.into_iter().map(one).collect()
+}
+
+/// The only one that was not seen to sleep, where it is known of all others that they do; those that use
+/// next to nothing keep no CPU.
+fn sole_awake<'a>(all: &[(&'a Tenant, Crowding)], params: &FindingParams) -> Option<&'a Tenant> {
+    let sleeps = |crowding: &Crowding| {
+        let known = crowding.known_windows >= params.least_windows;
+        crowding.used_cpus < params.idle_cpus || (known && crowding.awake_frac < params.awake_frac)
+    };
+    let mut awake = all.iter().filter(|(_, crowding)| !sleeps(crowding));
+    awake.next().filter(|_| awake.next().is_none()).map(|(tenant, _)| *tenant)
+}
+
+/// Whether threads of it stand behind each other all the time, all others held or not, and it has a good
+/// part of a CPU.
+fn is_insatiable(crowding: &Crowding, params: &FindingParams) -> bool {
+    let asks = |cpus: f64| cpus >= params.insatiable_cpus;
+    let held = |tried: Tried| {
+        tried.in_vain >= params.insatiable_looks
+            && asks(tried.asked_cpus)
+            && tried.used_cpus >= params.insatiable_used_cpus
+    };
+    asks(crowding.asked_cpus) && crowding.tried.is_some_and(held)
 }
 
 /// Whether rivals wait until they were watched: for a while, or if one of them was.

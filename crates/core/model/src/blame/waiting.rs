@@ -128,8 +128,21 @@ pub struct Crowding {
     pub known_windows: f64,
     /// CPUs that it asked for while others were held, where that tells what it wants.
     pub relieved_cpus: Option<f64>,
-    /// How many seconds ago others were last held to see it, and how often, if that told nothing.
-    pub tried: Option<(f64, u32)>,
+    /// Others were held to see it, if that told nothing.
+    pub tried: Option<Tried>,
+}
+
+/// Looks in a row that did not tell what a suspect wants: it neither slept nor had most of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tried {
+    /// How many seconds ago the last was.
+    pub seconds_ago: f64,
+    /// How many there were.
+    pub in_vain: u32,
+    /// The least that it asked for in any of them, in CPUs.
+    pub asked_cpus: f64,
+    /// The least that it had, in CPUs.
+    pub used_cpus: f64,
 }
 
 /// Where the time of one victim's threads went.
@@ -263,8 +276,8 @@ impl Waiting {
             let tells = asked_cpus < self.params.awake_cpus || relieved.used_cpus >= most_cpus;
             let before = sums.relieved.filter(|_| !tells);
             if !before.is_some_and(|relieved| relieved.tells) {
-                let in_vain = before.map_or(0, |of| of.in_vain) + u32::from(!tells);
-                sums.relieved = Some(Relieved { asked_cpus, tells, age_s: 0.0, in_vain });
+                let fresh = Relieved::of(relieved, tells);
+                sums.relieved = Some(before.map_or(fresh, |before| fresh.after(before)));
             }
         }
     }

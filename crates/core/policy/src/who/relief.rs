@@ -2,7 +2,7 @@
 
 use super::Who;
 use super::victim::{Victim, demands};
-use quell_model::blame::{Demand, Rival};
+use quell_model::blame::{Demand, Rival, Tried};
 use quell_types::{Knob, Observation, Setup, Tenant, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -159,7 +159,8 @@ fn saved_for(rivals: &[Rival]) -> f64 {
 
 /// Whether looks told nothing of it, and it is too early for another.
 fn is_waiting(rival: &Rival) -> bool {
-    let early = |(ago_s, times): (f64, u32)| ago_s < AGAIN_S * f64::from(times.saturating_sub(1));
+    let early =
+        |tried: Tried| tried.seconds_ago < AGAIN_S * f64::from(tried.in_vain.saturating_sub(1));
     rival.tried.is_some_and(early)
 }
 
@@ -176,7 +177,7 @@ fn plan(
     let open = rivals.iter().filter(|rival| !rival.relieved);
     let (mut tried, new): (Vec<&Rival>, Vec<&Rival>) = open.partition(|r| r.tried.is_some());
     tried.retain(|rival| !is_waiting(rival));
-    let ago_s = |rival: &Rival| rival.tried.map_or(0.0, |(ago_s, _)| ago_s);
+    let ago_s = |rival: &Rival| rival.tried.map_or(0.0, |tried| tried.seconds_ago);
     tried.sort_by(|a, b| ago_s(b).total_cmp(&ago_s(a)));
     let look = |rivals: &[&Rival], (cpus, rest_frac): (f64, f64)| {
         if rivals.is_empty() {

@@ -100,6 +100,37 @@ fn who_is_left_when_all_others_sleep_is_named_only_if_it_does_not_sleep_alone() 
 }
 
 #[test]
+fn whose_threads_stand_behind_each_other_whatever_others_do_is_named_if_it_is_the_only_one() {
+    // What the last one asks for, what it has in each look while others are held and asks for then, and what
+    // another asks for.
+    let seen = |asked_cpus: f64, looks: &[(f64, f64)], other_asks: f64| {
+        let all = ["pinned", "nap", "doze"];
+        let mut waiting = watched(&all, 0);
+        let behind = all.map(|name| (name.into(), 0.3)).into();
+        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
+        let demands = asked(&["pinned"], asked_cpus).into_iter();
+        let demands = demands.chain(asked(&["nap"], other_asks)).chain(asked(&["doze"], 0.6));
+        let demands = demands.collect();
+        (0..80).for_each(|_| waiting.see(&waits, &demands, 0.0));
+        for (used_cpus, asked_cpus) in looks {
+            waiting.relieve(&had(&["pinned"], *used_cpus, *asked_cpus), 1.0, true);
+        }
+        let patient = FindingParams { relief_patience_s: f64::INFINITY, ..Default::default() };
+        let names = all.map(Tenant::from);
+        let after = stood(&waiting, names.iter(), &patient);
+        after.iter().any(|stood| stood.shown && stood.workload == "pinned".into())
+    };
+    let twice = [(0.7, 2.0), (0.6, 2.0)];
+    assert!(seen(2.0, &twice, 0.6));
+    assert!(!seen(2.0, &twice[..1], 0.6), "one look may be chance");
+    assert!(!seen(2.0, &twice, 1.0), "another does not sleep either");
+    assert!(!seen(1.0, &twice, 0.6), "one thread at other times");
+    assert!(!seen(2.0, &[(0.7, 2.0), (0.7, 1.2)], 0.6), "one thread in one of the looks");
+    assert!(!seen(2.0, &[(0.7, 2.0), (0.3, 2.0)], 0.6), "starved in one of the looks");
+    assert!(!seen(2.0, &[(0.7, 2.0), (0.6, 2.0), (0.3, 0.4)], 0.6), "it slept");
+}
+
+#[test]
 fn who_neither_sleeps_nor_has_most_of_a_cpu_is_not_told_by_it_and_who_sleeps_is() {
     let both = ["loop", "rate"];
     let mut waiting = watched(&both, 20);

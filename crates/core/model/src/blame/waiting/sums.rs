@@ -24,12 +24,31 @@ pub(super) struct Sums {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relieved {
     pub(super) asked_cpus: f64,
+    /// What it had.
+    pub(super) used_cpus: f64,
     /// Whether that tells what it wants.
     pub(super) tells: bool,
     /// How many seconds ago.
     pub(super) age_s: f64,
     /// How often in a row that told nothing.
     pub(super) in_vain: u32,
+}
+
+impl Relieved {
+    pub(super) fn of(had: Demand, tells: bool) -> Self {
+        let Demand { used_cpus, asked_cpus } = had;
+        Self { asked_cpus, used_cpus, tells, age_s: 0.0, in_vain: u32::from(!tells) }
+    }
+
+    /// Both told nothing.
+    pub(super) fn after(self, before: Self) -> Self {
+        Self {
+            asked_cpus: self.asked_cpus.min(before.asked_cpus),
+            used_cpus: self.used_cpus.min(before.used_cpus),
+            in_vain: self.in_vain + before.in_vain,
+            ..self
+        }
+    }
 }
 
 impl Sums {

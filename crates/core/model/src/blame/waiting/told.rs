@@ -1,7 +1,7 @@
 //! What is told of where a victim's threads stood.
 
 use super::super::normal::probability_below;
-use super::{Crowding, Waiting, effect_ln};
+use super::{Crowding, Tried, Waiting, effect_ln};
 use quell_types::Tenant;
 
 impl Waiting {
@@ -65,7 +65,12 @@ impl Waiting {
             awake_frac: sums.mean_demand(sums.awake),
             known_windows: sums.known,
             relieved_cpus: sums.relieved.filter(|r| r.tells).map(|r| r.asked_cpus),
-            tried: sums.relieved.filter(|r| !r.tells).map(|r| (r.age_s, r.in_vain)),
+            tried: sums.relieved.filter(|r| !r.tells).map(|r| Tried {
+                seconds_ago: r.age_s,
+                in_vain: r.in_vain,
+                asked_cpus: r.asked_cpus,
+                used_cpus: r.used_cpus,
+            }),
         };
         if x <= 0.0 {
             return Some(nothing);
