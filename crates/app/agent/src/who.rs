@@ -98,9 +98,7 @@ impl VictimReport {
             slowdown: Some(finding.slowdown),
             resource: match finding.cause {
                 // Where nobody is accused, many share the CPU.
-                Cause::Neighbour | Cause::Overcommitted => {
-                    Some(finding.culprits.first().map_or(Resource::Cpu, |c| c.resource))
-                }
+                Cause::Neighbour | Cause::Overcommitted => Some(fought_over(finding)),
                 _ => None,
             },
             culprits: finding.culprits.clone(),
@@ -108,6 +106,13 @@ impl VictimReport {
             evidence: finding.evidence.clone(),
         }
     }
+}
+
+/// Over what a victim fights. One who presses on something, without a look that tells of harm, does not explain
+/// why it is slow: then it shares the CPU.
+fn fought_over(finding: &Finding) -> Resource {
+    let explains = |c: &&Culprit| finding.slowdown <= 1.0 || c.slowdown > 1.0;
+    finding.culprits.iter().find(explains).map_or(Resource::Cpu, |c| c.resource)
 }
 
 /// How long to look.
@@ -170,4 +175,42 @@ pub fn who(
     };
     platform.restore()?;
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_only_presses_is_not_why_a_victim_is_slow() {
+        let culprit = |slowdown: f64, resource| Culprit {
+            workload: "a".into(),
+            confidence: 0.8,
+            serious_frac: 0.0,
+            status: Standing::Suspected,
+            resource,
+            slowdown,
+            share_frac: 0.0,
+            harm_ln_per_cpu: 0.0,
+            experiments: 0,
+            stood_frac: None,
+            elsewhere_frac: 0.0,
+            held_back_frac: None,
+        };
+        let presses = culprit(1.0, Resource::LastLevelCache);
+        let over = |slowdown: f64, culprits: &[Culprit]| {
+            let finding = Finding {
+                slowdown,
+                cause: Cause::Neighbour,
+                culprits: culprits.to_vec(),
+                evidence: Vec::new(),
+            };
+            fought_over(&finding)
+        };
+        assert_eq!(over(1.2, std::slice::from_ref(&presses)), Resource::Cpu);
+        assert_eq!(over(1.0, std::slice::from_ref(&presses)), Resource::LastLevelCache);
+        let loads = culprit(1.1, Resource::MemoryBandwidth);
+        assert_eq!(over(1.2, &[presses, loads]), Resource::MemoryBandwidth);
+        assert_eq!(over(1.2, &[]), Resource::Cpu);
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 // Docs here would replace those of what is in them in the help.
 #[derive(Debug, Subcommand)]
 enum What {
-    Polluter(Polluter),
+    Polluter(Box<Polluter>),
     BusLock(bus::BusLock),
     #[command(hide = true)]
     BusLocker(bus::BusLocker),

@@ -67,12 +67,7 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
     let slowdown = slowdown(&culprits, waiting);
     share(&mut culprits, slowdown, waiting);
     let waits = waiting.own_and_others_ln().1 >= params.least_wait_ln;
-    let shares = |c: &Culprit| {
-        let only_stood = c.status == Standing::Suspected && c.stood_frac.is_some();
-        let awake = manners.get(&c.workload).is_none_or(|manner| *manner == Manner::Awake);
-        only_stood && !(waits && awake && c.share_frac >= params.suspected_share_frac)
-    };
-    let (sharing, culprits): (Vec<_>, Vec<_>) = culprits.into_iter().partition(shares);
+    let (sharing, culprits) = part(culprits, &manners, waits, params);
     let starved = |c: &Culprit| manners.get(&c.workload) == Some(&Manner::Starved);
     let others = match (waits, sharing.iter().any(starved)) {
         (true, true) => Cause::Overcommitted,
@@ -84,6 +79,28 @@ pub fn judge(evidence: &Evidence<'_>, signs: &VictimSigns, params: &FindingParam
     let told = culprits.iter().map(in_words).chain(together).chain(own);
     let evidence = told.chain(strangers(waiting, params)).collect();
     Finding { slowdown, cause, culprits, evidence }
+}
+
+/// Those who only share the CPU, and those who are accused. Who was not watched while others are held may be kept
+/// awake by one who is named for it.
+fn part(
+    culprits: Vec<Culprit>,
+    manners: &BTreeMap<Tenant, Manner>,
+    waits: bool,
+    params: &FindingParams,
+) -> (Vec<Culprit>, Vec<Culprit>) {
+    let takes_cpus = |c: &Culprit| c.status == Standing::Named && c.stood_frac.is_some();
+    let explained = culprits.iter().any(takes_cpus);
+    let awake = |c: &Culprit| match manners.get(&c.workload) {
+        None | Some(Manner::Awake) => true,
+        Some(Manner::Unwatched) => !explained,
+        Some(Manner::Sleeps | Manner::Starved) => false,
+    };
+    let shares = |c: &Culprit| {
+        let only_stood = c.status == Standing::Suspected && c.stood_frac.is_some();
+        only_stood && !(waits && awake(c) && c.share_frac >= params.suspected_share_frac)
+    };
+    culprits.into_iter().partition(shares)
 }
 
 /// Those who are named first, then the most certain.

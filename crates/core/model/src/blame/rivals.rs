@@ -19,7 +19,9 @@
 //! * *Sleeps*: also beside the others. It gets what it wants, and shares the CPU.
 //! * *Starved*: never beside the others, but when they are held. They overcommit the CPU together, and
 //!   nobody is to blame for it alone.
-//! * *Awake*: never, or it was not watched yet. It is a *rival* until it was, and *suspected*.
+//! * *Awake*: never. It is *suspected* at least.
+//! * *Unwatched*: not beside the others, and it was not watched yet. It is a *rival* until it was; and
+//!   *suspected*, unless another is named for the CPU, which explains that it does not sleep.
 //!
 //! The equal share of the CPUs is no measure here: with many groups it is little, and who wants more than
 //! that, and sleeps, offends nobody where there is room.
@@ -63,7 +65,9 @@ pub(super) enum Manner {
     Sleeps,
     /// It sleeps only when others are held.
     Starved,
-    /// It was not seen to sleep.
+    /// It was not seen to sleep, nor watched while others are held.
+    Unwatched,
+    /// It did not sleep when others were held, or does not though it has most of a CPU.
     Awake,
 }
 
@@ -189,7 +193,12 @@ fn manner(crowding: &Crowding, waiting: &Waiting, params: &FindingParams) -> Man
     if known && crowding.awake_frac < params.awake_frac {
         return Manner::Sleeps;
     }
-    if is_starved(crowding, waiting) { Manner::Starved } else { Manner::Awake }
+    let watched = crowding.relieved_cpus.is_some() || crowding.tried.is_some();
+    match watched || waiting.takes_most(crowding.used_cpus) {
+        false => Manner::Unwatched,
+        true if is_starved(crowding, waiting) => Manner::Starved,
+        true => Manner::Awake,
+    }
 }
 
 /// Those who never sleep beside others that may starve them, before patience is over; who asks for

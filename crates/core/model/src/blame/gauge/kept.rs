@@ -22,7 +22,8 @@
 //!
 //! That is no harm yet: a service need not have use for the shared cache. It makes guilt likelier, as loads on
 //! memory do, eight times at most; and of who presses so hard and was not shown to be harmless it is said
-//! that it may do a little harm ([`Slight`](super::super::Slight)).
+//! that it may do a little harm ([`Slight`](super::super::Slight)), unless it has a CPU for so little of the time
+//! that what it drives out is back before its next turn.
 //!
 //! How long a turn goes on is the scheduler's doing: so it is told how much is driven out in a millisecond.
 //!

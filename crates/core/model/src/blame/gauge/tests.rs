@@ -280,6 +280,19 @@ fn pressing() -> World {
 }
 
 #[test]
+fn who_drives_out_as_much_in_a_twentieth_of_the_time_is_not_suspected() {
+    let mut world = pressing();
+    let mut slight = Slight::default();
+    slight.keep(&["computes".into(), "presses".into()]);
+    for (cpus, suspected) in [(0.9, true), (0.2, true), (0.05, false), (0.0, false)] {
+        world.cpus.insert("presses".into(), cpus);
+        let mut finding = finding();
+        world.tell(&mut finding, &Toll::default(), &slight);
+        assert_eq!(finding.culprits.len(), usize::from(suspected), "{cpus}: {finding:?}");
+    }
+}
+
+#[test]
 fn who_presses_on_the_caches_is_suspected_of_a_little_harm_and_guilt_is_likelier() {
     let world = pressing();
     let weights = world.gauge.weights_ln();

@@ -20,6 +20,11 @@ const PRESSES_FROM: f64 = 0.07;
 /// since that is lost once, and who takes more is told by looks.
 const PRESSES_LN: f64 = 0.1;
 const PRESSES_SD: f64 = 0.08;
+/// That much of who uses so many CPUs. Of who uses less, less in proportion: what it drives out in its few turns
+/// is back before the next.
+const PRESSES_CPUS: f64 = 0.2;
+/// A variance is above 0.
+const LEAST_SHARE: f64 = 1e-3;
 
 /// What is known of a victim besides its finding.
 #[derive(Clone, Copy, Debug)]
@@ -91,16 +96,19 @@ impl Gauge {
         let pressing = caches.map(|(tenant, _)| tenant).chain(self.memory.surely_load());
         for tenant in pressing.collect::<BTreeSet<&Tenant>>() {
             if finding.culprits.iter().all(|c| c.workload != *tenant) {
-                let told = suspect(tenant, of, self.expected(tenant), params);
+                let Some(used) = of.cpus.get(tenant).copied() else { continue };
+                let told = suspect((tenant, used), of.slight, self.expected(tenant, used), params);
                 told.into_iter().for_each(|told| add(finding, told));
             }
         }
     }
 
-    /// What harm is to be expected of somebody who presses: of both kinds the greater.
-    fn expected(&self, tenant: &Tenant) -> Expected {
+    /// What harm is to be expected of somebody who presses and uses so many CPUs: of both kinds the greater.
+    fn expected(&self, tenant: &Tenant, used_cpus: f64) -> Expected {
         let loads = self.memory.loads(tenant).filter(|loads| loads.is_sure()).map(Loads::expected);
-        let fills = Expected { effect_ln: PRESSES_LN, variance: PRESSES_SD * PRESSES_SD };
+        let share = (used_cpus / PRESSES_CPUS).clamp(LEAST_SHARE, 1.0);
+        let (effect_ln, sd) = (share * PRESSES_LN, share * PRESSES_SD);
+        let fills = Expected { effect_ln, variance: sd * sd };
         let presses = self.driving_out.get(tenant).is_some_and(DrivesOut::presses);
         match loads {
             Some(loads) if !presses || loads.effect_ln > fills.effect_ln => loads,
@@ -148,14 +156,13 @@ impl Gauge {
 /// Somebody who presses on caches or memory, if it may do a little harm; how much is not known before a look
 /// says it.
 fn suspect(
-    tenant: &Tenant,
-    of: Suffering<'_>,
+    (tenant, used): (&Tenant, f64),
+    slight: &Slight,
     expected: Expected,
     params: &FindingParams,
 ) -> Option<Culprit> {
-    let used = of.cpus.get(tenant).copied()?;
     let Likely { effect_ln, confidence, looks } =
-        of.slight.likely(tenant, used, Some(expected), params.least_ln)?;
+        slight.likely(tenant, used, Some(expected), params.least_ln)?;
     let effect_ln = if looks > 0 { effect_ln } else { 0.0 };
     (confidence >= params.suspected_frac).then(|| Culprit {
         workload: tenant.clone(),
