@@ -9,7 +9,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{group, sleeper};
+use common::{group, sleepers};
 use quell_control::{Engine, EngineParams};
 use quell_model::blame::Standing;
 use quell_platform::{Platform, Scope};
@@ -36,6 +36,8 @@ enum Kind {
     Loop,
     /// Five groups that sleep.
     Nobody,
+    /// Five groups of two threads that sleep.
+    Pairs,
 }
 
 /// SplitMix64.
@@ -68,7 +70,7 @@ fn world(kind: Kind, seed: u64) -> Result<(Scene, Option<&'static str>), Failed>
     let (groups, threads) = match kind {
         Kind::Threads => (5, 2 + dice.below(3) as usize),
         Kind::Loop => (6, 1),
-        Kind::Nobody => (5, 0),
+        Kind::Nobody | Kind::Pairs => (5, 0),
     };
     let culprit = (threads > 0).then(|| dice.below(groups) as usize);
     let mut scene = common::scene("vm2", seed, 1_000.0);
@@ -78,9 +80,13 @@ fn world(kind: Kind, seed: u64) -> Result<(Scene, Option<&'static str>), Failed>
             group(name, vec![], vec![work; threads])
         } else {
             // Five of these beside a loop want more than there is, as four do beside two loops.
-            let most = if matches!(kind, Kind::Loop) { 7 } else { 11 };
+            let (most, threads) = match kind {
+                Kind::Loop => (7, 1),
+                Kind::Threads | Kind::Nobody => (11, 1),
+                Kind::Pairs => (11, 2),
+            };
             let cpus = 0.1 + 0.05 * dice.below(most) as f64;
-            sleeper(&mut scene, name, cpus)
+            sleepers(&mut scene, name, cpus, threads)
         };
         scene.batch.push(of_it);
     }
@@ -189,7 +195,7 @@ fn run() -> Result<bool, Failed> {
     let late_ms: f64 = arguments.next().map_or(Ok(2.0), |text| text.parse())?;
     let law: Law = arguments.next().map_or(Ok(Law::None), |text| text.parse())?;
     let mut blamed = 0;
-    for kind in [Kind::Threads, Kind::Loop, Kind::Nobody] {
+    for kind in [Kind::Threads, Kind::Loop, Kind::Nobody, Kind::Pairs] {
         blamed += try_out(kind, law, worlds, late_ms / 1e3)?;
     }
     Ok(blamed == 0)

@@ -63,9 +63,14 @@ pub(crate) fn link(scene: &mut Scene, name: &str, cpus: f64) -> Link {
 /// A group with arithmetic for a share of a CPU: it sends what it reckons on a link of its own, and
 /// sleeps while that is full.
 pub(crate) fn sleeper(scene: &mut Scene, name: &str, cpus: f64) -> SimBatch {
+    sleepers(scene, name, cpus, 1)
+}
+
+/// The same by so many threads together.
+pub(crate) fn sleepers(scene: &mut Scene, name: &str, cpus: f64, threads: usize) -> SimBatch {
     let mut program = known(program("integer"), "integer");
     program.phases[0].egress_per_ki = 1.0;
     program.phases[0].send_bytes = 10_000.0;
     let link = link(scene, name, cpus);
-    group(name, vec![link], vec![program])
+    group(name, vec![link], vec![program; threads])
 }

@@ -66,6 +66,11 @@ pub struct WaitingParams {
     pub most_ratio: f64,
     /// CPUs that a group asks for, itself and its threads that stand, from which it does not sleep.
     pub awake_cpus: f64,
+    /// A group of several threads sleeps, though it asks for a CPU, if that is less than this share of what it
+    /// asks for beside the others, ...
+    pub eased_frac: f64,
+    /// ... and fewer CPUs than that.
+    pub eased_cpus: f64,
     /// CPUs that a group has, never sleeping, from which it is not starved: more than who works at a
     /// fixed rate wants in most cases, less than a loop has beside most services on two CPUs. Of 600 drawn
     /// worlds that are overcommitted it names somebody innocent in none (in one with 0.7), and of 600
@@ -87,6 +92,8 @@ impl Default for WaitingParams {
             assumed_windows: 2.0,
             most_ratio: 20.0,
             awake_cpus: 0.9,
+            eased_frac: 0.8,
+            eased_cpus: 1.7,
             taken_cpus: 0.75,
             fed_cpus: 0.9,
             relief_memory_s: 300.0,
@@ -128,6 +135,8 @@ pub struct Crowding {
     pub known_windows: f64,
     /// CPUs that it asked for while others were held, where that tells what it wants.
     pub relieved_cpus: Option<f64>,
+    /// Whether it slept then.
+    pub slept: bool,
     /// Others were held to see it, if that told nothing.
     pub tried: Option<Tried>,
 }
@@ -272,20 +281,14 @@ impl Waiting {
         for (tenant, demand) in demands {
             let Some(sums) = self.suspects.get_mut(tenant) else { continue };
             let relieved = sums.while_held(*demand, held_frac);
-            let asked_cpus = relieved.asked_cpus;
-            let tells = asked_cpus < self.params.awake_cpus || relieved.used_cpus >= most_cpus;
+            let slept = sums.sleeps_with(relieved.asked_cpus, &self.params);
+            let tells = slept || relieved.used_cpus >= most_cpus;
             let before = sums.relieved.filter(|_| !tells);
             if !before.is_some_and(|relieved| relieved.tells) {
-                let fresh = Relieved::of(relieved, tells);
+                let fresh = Relieved::of(relieved, tells, slept);
                 sums.relieved = Some(before.map_or(fresh, |before| fresh.after(before)));
             }
         }
-    }
-
-    /// CPUs that a suspect asks for from which it does not sleep.
-    #[must_use]
-    pub fn awake_cpus(&self) -> f64 {
-        self.params.awake_cpus
     }
 
     /// Whether so many CPUs are so much that who does not sleep with them is not starved.

@@ -259,7 +259,7 @@ fn named(finding: &Finding) -> Vec<&str> {
 #[test]
 fn of_rivals_who_asks_for_most_is_watched_first() {
     let groups = [("nap", 1.0), ("spin", 1.9), ("rate", 1.0)];
-    let (looks, finding) = rivals_of_seven_seconds(&groups, (1.0, 0.8), false);
+    let (looks, finding) = rivals_of_seven_seconds(&groups, (1.9, 0.8), false);
     assert_eq!(looks[0], [Tenant::from("nap"), Tenant::from("rate")], "{looks:?}");
     assert!(named(&finding).contains(&"spin"), "{finding:?}");
 }

@@ -100,6 +100,32 @@ fn who_is_left_when_all_others_sleep_is_named_only_if_it_does_not_sleep_alone() 
 }
 
 #[test]
+fn several_threads_that_stand_less_when_others_are_held_sleep_and_those_that_stand_as_before_do_not()
+ {
+    let seen = |usual_cpus: f64, (used_cpus, asked_cpus): (f64, f64)| {
+        let mut waiting = watched(&["pair", "nap"], 0);
+        let behind = [("pair".into(), 0.3), ("nap".into(), 0.1)].into();
+        let waits = Waits { seconds: 0.25, running: 0.4, behind, ..Waits::default() };
+        let demands = asked(&["pair"], usual_cpus).into_iter().chain(asked(&["nap"], 0.6));
+        let demands = demands.collect();
+        (0..80).for_each(|_| waiting.see(&waits, &demands, 0.0));
+        waiting.relieve(&had(&["pair"], used_cpus, asked_cpus), 1.0, false);
+        let names = ["pair".into()];
+        let patient = FindingParams { relief_patience_s: f64::INFINITY, ..Default::default() };
+        let all = stood(&waiting, names.iter(), &patient);
+        (all[0].shown, all[0].manner)
+    };
+    assert_eq!(seen(1.9, (0.85, 1.25)), (false, Manner::Starved), "it catches up, and sleeps");
+    assert_eq!(seen(1.9, (0.85, 1.8)), (true, Manner::Awake));
+    assert_eq!(
+        seen(4.0, (1.2, 2.5)),
+        (true, Manner::Awake),
+        "fewer of them, and more than a CPU could give"
+    );
+    assert_eq!(seen(1.2, (0.85, 1.0)), (true, Manner::Awake), "a loop, and a little besides");
+}
+
+#[test]
 fn whose_threads_stand_behind_each_other_whatever_others_do_is_named_if_it_is_the_only_one() {
     // What the last one asks for, what it has in each look while others are held and asks for then, and what
     // another asks for.

@@ -1,6 +1,6 @@
 //! What windows tell of one suspect, added up.
 
-use super::Demand;
+use super::{Demand, WaitingParams};
 
 /// What is seen of one suspect, weighted sums over windows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +28,8 @@ pub(super) struct Relieved {
     pub(super) used_cpus: f64,
     /// Whether that tells what it wants.
     pub(super) tells: bool,
+    /// Whether it slept.
+    pub(super) slept: bool,
     /// How many seconds ago.
     pub(super) age_s: f64,
     /// How often in a row that told nothing.
@@ -35,9 +37,9 @@ pub(super) struct Relieved {
 }
 
 impl Relieved {
-    pub(super) fn of(had: Demand, tells: bool) -> Self {
+    pub(super) fn of(had: Demand, tells: bool, slept: bool) -> Self {
         let Demand { used_cpus, asked_cpus } = had;
-        Self { asked_cpus, used_cpus, tells, age_s: 0.0, in_vain: u32::from(!tells) }
+        Self { asked_cpus, used_cpus, tells, slept, age_s: 0.0, in_vain: u32::from(!tells) }
     }
 
     /// Both told nothing.
@@ -85,6 +87,14 @@ impl Sums {
         let used_cpus = of(all.used_cpus, self.mean_demand(self.used_cpus));
         let asked_cpus = of(all.asked_cpus, self.mean_demand(self.asked_cpus)).max(used_cpus);
         Demand { used_cpus, asked_cpus }
+    }
+
+    /// Whether it sleeps if it asks for so many CPUs while others are held. Several threads may stand for a while
+    /// each, and sleep for the rest: then fewer stand where there is room. Those that never sleep stand as before.
+    pub(super) fn sleeps_with(&self, asked_cpus: f64, params: &WaitingParams) -> bool {
+        let usual_cpus = self.mean_demand(self.asked_cpus);
+        let eased = asked_cpus < params.eased_frac * usual_cpus && asked_cpus < params.eased_cpus;
+        asked_cpus < params.awake_cpus || eased
     }
 
     /// This share is left of all.

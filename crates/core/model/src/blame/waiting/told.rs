@@ -65,6 +65,7 @@ impl Waiting {
             awake_frac: sums.mean_demand(sums.awake),
             known_windows: sums.known,
             relieved_cpus: sums.relieved.filter(|r| r.tells).map(|r| r.asked_cpus),
+            slept: sums.relieved.is_some_and(|r| r.slept),
             tried: sums.relieved.filter(|r| !r.tells).map(|r| Tried {
                 seconds_ago: r.age_s,
                 in_vain: r.in_vain,
