@@ -39,7 +39,7 @@
 //!
 //! A group of several threads asks for a CPU and more though each of them sleeps for half of the time: where
 //! there is little room they stand for as long as they run. So such a group is seen to sleep, too, if it asks for a
-//! quarter less while the others are held than beside them, and for less than one and a half CPUs; threads that
+//! fifth less while the others are held than beside them, and for less than 1.7 CPUs; threads that
 //! never sleep are there all the time, whoever else is. (Of 300 drawn worlds of groups of two threads that sleep,
 //! which want more together than there is, somebody was named in 129 before that.)
 //!
