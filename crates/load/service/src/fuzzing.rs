@@ -1,7 +1,7 @@
 //! Private readers, for the fuzz targets.
 
 use crate::driver::{Answer, Driver, Http, KeyValueMix, Memcached, Redis, Url};
-use crate::embedded;
+use crate::{embedded, target};
 
 /// The first whole answer of `input`: its length in bytes, whether the server is content, and
 /// whether it closes the connection. None if it is not all there; the reason if it is no answer.
@@ -40,6 +40,12 @@ pub fn memcached(input: &[u8]) -> Found {
 #[must_use]
 pub fn url(text: &str) -> Option<(String, String)> {
     Url::parse(text).ok().map(|url| (url.authority, url.path))
+}
+
+/// Keys, bytes of a value and share of writes that follow a server's address.
+#[must_use]
+pub fn mix(text: &str) -> Option<(u32, u32, f64)> {
+    target::mix(text).ok().map(|mix| (mix.keys, mix.value_bytes, mix.set_frac))
 }
 
 /// Kind and keys of a request to the embedded store.

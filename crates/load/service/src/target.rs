@@ -113,7 +113,7 @@ impl FromStr for Target {
 }
 
 /// `keys=…&value_bytes=…&set_frac=…`, each of which may be left out.
-fn mix(asked: &str) -> Result<KeyValueMix, LoadError> {
+pub(crate) fn mix(asked: &str) -> Result<KeyValueMix, LoadError> {
     let mut mix = KeyValueMix::default();
     for part in asked.split('&').filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));

@@ -62,7 +62,7 @@ impl TrialService {
             }
             Self::Server { command, target } => {
                 let log = folder.path().join("server.log");
-                let server = Server::start(command, target, groups.service(), log)?;
+                let mut server = Server::start(command, target, groups.service(), log)?;
                 let bench = server.reached(target, interrupt)?;
                 Ok(Served { bench, server: Some(server) })
             }
@@ -117,7 +117,7 @@ impl Server {
     }
 
     /// Waits until it answers.
-    fn reached(&self, target: &Target, interrupt: &Interrupt) -> anyhow::Result<Bench> {
+    fn reached(&mut self, target: &Target, interrupt: &Interrupt) -> anyhow::Result<Bench> {
         let begun = Instant::now();
         loop {
             match Bench::open(target, None) {
@@ -125,11 +125,11 @@ impl Server {
                 Ok(_) | Err(LoadError::Connect { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Its shell has entered the group long before.
-            let waited = begun.elapsed();
-            anyhow::ensure!(waited < Duration::from_secs(1) || self.lives(), self.gone());
+            // What was started may be over, and the server in the background; or not be in the group yet.
+            let over = self.child.try_wait()?.is_some() && !self.lives();
+            anyhow::ensure!(!over, self.gone());
             anyhow::ensure!(
-                waited < REACHED,
+                begun.elapsed() < REACHED,
                 "{} does not answer as {}: {}",
                 self.words,
                 target.describe(),
@@ -139,7 +139,7 @@ impl Server {
         }
     }
 
-    /// Whether anything of it is left. It may have gone to the background.
+    /// Whether anything of it is in its group.
     fn lives(&self) -> bool {
         self.group.pids().is_ok_and(|pids| !pids.is_empty())
     }

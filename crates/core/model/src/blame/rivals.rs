@@ -114,7 +114,7 @@ pub(super) fn stood<'a>(
 ) -> Vec<Stood> {
     let mut all = waiting.crowdings(suspects, params.least_ln);
     let whole_cpus: f64 = all.iter().map(|(_, crowding)| crowding.used_cpus).sum();
-    let sole = sole_awake(&all, params).cloned();
+    let sole = sole_awake(&all, params);
     all.retain(|(_, crowding)| {
         crowding.effect_ln >= params.least_ln && crowding.confidence >= params.suspected_frac
     });
@@ -126,7 +126,7 @@ pub(super) fn stood<'a>(
         let others_cpus = whole_cpus - crowding.used_cpus;
         let fed = waiting.takes_most(crowding.used_cpus)
             || others_cpus <= params.unheld_frac * whole_cpus;
-        let insatiable = sole.as_ref() == Some(workload) && is_insatiable(&crowding, params);
+        let insatiable = sole == Some(workload) && is_insatiable(&crowding, params);
         let clear = fed || insatiable || crowding.relieved_cpus.is_some() || !patient;
         let certain = crowding.confidence >= params.named_frac;
         Stood {
@@ -199,10 +199,12 @@ fn manner(crowding: &Crowding, waiting: &Waiting, params: &FindingParams) -> Man
         return Manner::Sleeps;
     }
     let watched = crowding.relieved_cpus.is_some() || crowding.tried.is_some();
-    match watched || waiting.takes_most(crowding.used_cpus) {
-        false => Manner::Unwatched,
-        true if is_starved(crowding, waiting) => Manner::Starved,
-        true => Manner::Awake,
+    if is_starved(crowding, waiting) {
+        Manner::Starved
+    } else if watched || waiting.takes_most(crowding.used_cpus) {
+        Manner::Awake
+    } else {
+        Manner::Unwatched
     }
 }
 
