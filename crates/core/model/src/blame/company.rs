@@ -24,7 +24,8 @@
 //! y is the harm that one CPU of g does, in ln, and stands beside what looks measured ([`Guilt`]): it
 //! is told anew with each sample, so that it never adds up, however long the same accident lasts. It
 //! only accuses. Who does harm by what he leaves in the cache does it beside all others too, so that
-//! no difference acquits nobody; and nobody is named by it without looks in which he was held.
+//! no difference acquits nobody, a small one takes nothing back that looks have shown ([how](super::guilt)), and
+//! nobody is named by it without looks in which he was held.
 //!
 //! What is not by chance: groups wake with their own timers and with the victim's clients, so that
 //! beside some other requests begin. Seen of groups that do no harm, when parts of requests still

@@ -1,7 +1,32 @@
 //! What company says of guilt: it stands beside what was measured, until it is told anew.
+//!
+//! # Problem
+//! Company tells what is over when a turn is: what a request costs beside a group, against beside the others.
+//! That is all of a harm by bandwidth or by bus locks. What a group leaves in a cache does harm beside all the
+//! others as well, so of such a harm company tells a part, which may be small. Looks, which hold a group for long
+//! enough, tell all of it, and say less the fewer requests there are. To weigh both as if they told of the same
+//! would take what looks have shown back.
+//!
+//! # Idea
+//! Either the harm h is over with the turn, or it lasts, and then any share of it may be seen:
+//!
+//! ```text
+//! over:   told ~ Normal(h, noise)                  as likely, at first, as
+//! lasts:  told ~ Normal(share * h, noise),         share uniform from 0 to 1
+//! ```
+//!
+//! Which it is says how well each would have foretold what is told. If it is over, the harm is what both say
+//! together; if it lasts, it is what looks say, and no less than what is told. With few looks both foretell it, and
+//! with many one of them does.
+//!
+//! # Units
+//! Harm in ln for each CPU.
+//!
+//! Source: issue "Name the polluter and limit only it" (the scheduler's own randomness as a free experiment).
 
 use super::super::company::Told;
 use super::super::hypothesis::Hypothesis;
+use super::super::normal::probability_below;
 use super::{Guilt, GuiltParams};
 use quell_types::Tenant;
 use std::collections::BTreeMap;
@@ -9,6 +34,10 @@ use std::collections::BTreeMap;
 /// ln of how many times as likely company makes anybody's guilt at most: what is not by chance in it
 /// may be more than was ever seen.
 const MOST_LN: f64 = 7.0;
+/// Probability that harm is over with the turn of whoever does it, before anything was told.
+const OVER_FRAC: f64 = 0.5;
+/// Less of a normal distribution than that is not told to enough digits.
+const LEAST_LEFT: f64 = 1e-3;
 
 impl Guilt {
     /// What company tells of suspects now. It accuses, and acquits nobody.
@@ -40,28 +69,68 @@ impl Guilt {
 
     /// Mean and variance of a suspect's harm in a hypothesis that holds it guilty, company heard.
     pub(in super::super) fn harm(&self, place: usize, suspect: usize) -> Option<(f64, f64)> {
-        let (mean, variance) = self.hypotheses[place].harm(suspect)?;
-        let Some(Some((harm_ln, noise))) = self.company.get(suspect).copied() else {
-            return Some((mean, variance));
-        };
-        let gain = variance / (variance + noise);
-        Some((mean + gain * (harm_ln - mean), variance * (1.0 - gain)))
+        let believed = self.hypotheses[place].harm(suspect)?;
+        let told = self.company.get(suspect).copied().flatten();
+        Some(told.map_or(believed, |told| heard(believed, told)))
     }
+}
+
+/// What is believed of a harm (mean and variance) once this was told of it.
+fn heard((mean, variance): (f64, f64), told: (f64, f64)) -> (f64, f64) {
+    let (over, lasts) = foretold((mean, variance), told);
+    let gain = variance / (variance + told.1);
+    let if_over = (mean + gain * (told.0 - mean), variance * (1.0 - gain));
+    let if_lasts = above(told.0 - libm::sqrt(told.1), (mean, variance));
+    let over_frac = over / (over + lasts).max(f64::MIN_POSITIVE);
+    let mix = |over: f64, lasts: f64| over_frac * over + (1.0 - over_frac) * lasts;
+    let apart = if_over.0 - if_lasts.0;
+    let between = over_frac * (1.0 - over_frac) * apart * apart;
+    (mix(if_over.0, if_lasts.0), mix(if_over.1, if_lasts.1) + between)
+}
+
+/// Mean and variance of a normal distribution of which only what is above `least` is left.
+fn above(least: f64, (mean, variance): (f64, f64)) -> (f64, f64) {
+    let sd = libm::sqrt(variance);
+    let cut = (least - mean) / sd;
+    let left = 1.0 - probability_below(cut);
+    if left < LEAST_LEFT {
+        // What is believed is foretold by nothing that lasts, so that this hardly counts.
+        return (mean, variance);
+    }
+    let rise = density(cut, 1.0) / left;
+    (mean + sd * rise, variance * (1.0 + cut * rise - rise * rise))
+}
+
+/// Densities of what is told, where the harm of which so much is believed is over with a turn, and where it lasts.
+fn foretold((mean, variance): (f64, f64), (told_ln, noise): (f64, f64)) -> (f64, f64) {
+    let total = variance + noise;
+    let over = density(told_ln - mean, total);
+    // Any share of the harm that is believed, about as much of which is told: less than its scatter is no harm.
+    let sd = libm::sqrt(noise);
+    let harm = mean.max(sd);
+    let lasts = probability_below(told_ln / sd) - probability_below((told_ln - harm) / sd);
+    (OVER_FRAC * over, (1.0 - OVER_FRAC) * (lasts / harm).max(0.0))
 }
 
 /// ln of how many times as likely what is told is of a guilty one, of whose harm so much is believed,
 /// as of an innocent one.
-fn factor_ln((mean, variance): (f64, f64), told: (f64, f64), params: &GuiltParams) -> f64 {
+fn factor_ln(believed: (f64, f64), told: (f64, f64), params: &GuiltParams) -> f64 {
     let (harm_ln, noise) = told;
-    let density_ln = |off: f64, variance: f64| -0.5 * (off * off / variance + libm::log(variance));
-    let innocent = noise + params.innocent_sd * params.innocent_sd;
-    let guilty = density_ln(harm_ln - mean, variance + noise);
-    (guilty - density_ln(harm_ln, innocent)).clamp(0.0, MOST_LN)
+    let innocent = density(harm_ln, noise + params.innocent_sd * params.innocent_sd);
+    let (over, lasts) = foretold(believed, told);
+    let factor = (over + lasts) / innocent.max(f64::MIN_POSITIVE);
+    libm::log(factor.max(1.0)).min(MOST_LN)
+}
+
+/// Density of a normal distribution around 0.
+fn density(off: f64, variance: f64) -> f64 {
+    libm::exp(-0.5 * off * off / variance) / libm::sqrt(core::f64::consts::TAU * variance)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const LEAST: f64 = 0.04;
 
@@ -76,15 +145,45 @@ mod tests {
     }
 
     #[test]
-    fn who_is_bad_company_is_likely_guilty_and_his_harm_is_known() {
+    fn who_is_bad_company_is_likely_guilty_and_his_harm_is_no_less_than_that() {
         let mut guilt = five();
         guilt.accompany(&told("b", 0.35, 0.06));
         let belief = guilt.belief(&"b".into()).unwrap();
         assert!(belief.guilt > 0.9 && belief.experiments == 0, "{belief:?}");
-        assert!((belief.harm - 0.35).abs() < 0.03 && belief.harm_sd < 0.1, "{belief:?}");
+        // That much is over with its turn; more may last.
+        assert!((0.35..0.7).contains(&belief.harm) && belief.harm_sd < 0.35, "{belief:?}");
         assert!(guilt.harmful(&"b".into(), 0.5, LEAST) > 0.9);
         assert!(guilt.harmful(&"a".into(), 0.5, LEAST) < 0.05);
         assert!(guilt.company_ln(&"b".into()) > 4.0 && guilt.company_ln(&"a".into()) == 0.0);
+    }
+
+    #[test]
+    fn what_lasts_beside_others_takes_nothing_back_that_looks_have_shown() {
+        // Looks: 0.28, give or take 0.05. Company sees a part, or all of it.
+        let looked = (0.28, 0.05 * 0.05);
+        for seen in [0.0, 0.04, 0.08, 0.12] {
+            let (mean, variance) = heard(looked, (seen, 0.03 * 0.03));
+            assert!(mean > 0.26 && variance < 0.06 * 0.06, "{seen}: {mean} {variance}");
+        }
+        let (mean, variance) = heard(looked, (0.25, 0.02 * 0.02));
+        assert!(mean < 0.272 && variance < looked.1, "what agrees makes surer: {mean} {variance}");
+        // More than looks have shown is heard: nothing that lasts could tell it.
+        let (mean, _) = heard(looked, (0.4, 0.02 * 0.02));
+        assert!(mean > 0.37, "{mean}");
+        // Before a look company alone says how much it may be.
+        let (mean, _) = heard((0.5, 0.4 * 0.4), (0.3, 0.05 * 0.05));
+        assert!((0.3..0.7).contains(&mean), "{mean}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_believed_stays_finite_and_its_variance_positive(
+            mean in -2.0f64..2.0, sd in 0.001f64..1.0, told in 0.0f64..3.0, noise in 0.001f64..0.5
+        ) {
+            let (harm, variance) = heard((mean, sd * sd), (told, noise * noise));
+            prop_assert!(harm.is_finite() && variance > 0.0 && variance.is_finite(), "{harm} {variance}");
+            prop_assert!(harm >= mean.min(told) - 1e-9, "{harm}");
+        }
     }
 
     #[test]
