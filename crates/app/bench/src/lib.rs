@@ -61,7 +61,7 @@ pub use show::{html_report, network_table, table};
 pub use signal::{Cause, Quartiles, SIGNAL_SCHEMA, SignalOptions, SignalReport, SignalRow, signal};
 pub use trial::{
     BUS_TRIAL_SCHEMA, BurstHarm, BusTrialOptions, BusTrialReport, Confusion, Harm, HarmControl,
-    Judged, Medians, Program, Ratios, SearchPair, TRIAL_SCHEMA, Taken, Throttling, Trial,
+    Judged, LeftOut, Medians, Program, Ratios, SearchPair, TRIAL_SCHEMA, Taken, Throttling, Trial,
     TrialOptions, TrialReport, TrialService, Turn, TurnKind, USUAL_GROUPS, bus_trial, trial,
 };
 pub use ui::Interrupt;

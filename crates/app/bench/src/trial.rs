@@ -14,6 +14,9 @@
 //! before and after count together. The culprit's duty is found beside the groups that were drawn, with
 //! Quell off, before the trial begins (`search.rs`).
 //!
+//! Polluters that surely hurt this service too little, on this machine, are left out before anything is drawn, and told
+//! (`screen.rs`).
+//!
 //! Where the service has CPUs of its own (`--apart`), nobody can hurt it by taking one: what harm there
 //! is comes by caches and memory. Who takes memory and is to do little harm is always tried so: on the
 //! service's own CPUs it would do more harm by being there, as everybody does, than by memory.
@@ -38,6 +41,7 @@ mod outcome;
 mod places;
 mod play;
 mod scores;
+mod screen;
 mod search;
 mod served;
 mod steer;
@@ -54,6 +58,7 @@ pub use draw::{Harm, Program, Taken, USUAL_GROUPS};
 pub use options::TrialOptions;
 pub use outcome::Trial;
 pub use scores::{TRIAL_SCHEMA, TrialReport};
+pub use screen::LeftOut;
 pub use search::SearchPair;
 pub use served::TrialService;
 pub use turns::{Ratios, Throttling, Turn, TurnKind};
@@ -159,7 +164,9 @@ impl Ground<'_> {
         let options = self.options;
         let mut report = TrialReport::new(options);
         let (mut courses, mut usual) = (Vec::new(), Usuals::default());
-        let cast = options.cast();
+        let (cast, left_out) = self.screen(options.cast(), rate)?;
+        left_out.iter().for_each(|left_out| say(&left_out.in_words()));
+        report.left_out = left_out;
         for number in 0..u32::MAX {
             if report.is_done(options, DISCARDED_FRAC) || self.interrupt.requested() {
                 break;

@@ -176,17 +176,38 @@ pub(crate) struct Cast {
     pub(crate) harm: Harm,
     pub(crate) taken: Taken,
     pub(crate) groups: usize,
-    /// What the culprit may run; empty: kernels that take what is wanted.
+    /// What the culprit may run; empty: kernels.
     pub(crate) polluters: Vec<Program>,
+    /// What these kernels may press on; not empty.
+    pub(crate) kernels: Vec<&'static str>,
     /// What all others may run; empty: kernels that stay within a core.
     pub(crate) innocents: Vec<Program>,
 }
 
 impl Cast {
-    /// Kernels in as many groups as usual.
-    #[cfg(test)]
+    /// All kernels that take what is wanted, in as many groups as usual.
     pub(crate) fn of_kernels(harm: Harm, taken: Taken) -> Self {
-        Self { harm, taken, groups: USUAL_GROUPS, polluters: vec![], innocents: vec![] }
+        let kernels = work::guilty(taken).to_vec();
+        Self { harm, taken, groups: USUAL_GROUPS, polluters: vec![], kernels, innocents: vec![] }
+    }
+
+    /// The same with one polluter, for each that there is.
+    pub(crate) fn each_polluter(&self) -> Vec<Self> {
+        let kernel = |kernel: &&'static str| Self { kernels: vec![*kernel], ..self.clone() };
+        let program = |program: &Program| Self { polluters: vec![program.clone()], ..self.clone() };
+        match self.polluters.is_empty() {
+            true => self.kernels.iter().map(kernel).collect(),
+            false => self.polluters.iter().map(program).collect(),
+        }
+    }
+
+    /// With the polluters of these casts in place of its own.
+    pub(crate) fn of_polluters(self, casts: Vec<Self>) -> Self {
+        let polluters = casts.iter().flat_map(|cast| cast.polluters.clone()).collect();
+        match self.polluters.is_empty() {
+            true => Self { kernels: casts.into_iter().flat_map(|c| c.kernels).collect(), ..self },
+            false => Self { polluters, ..self },
+        }
     }
 }
 
@@ -200,7 +221,7 @@ impl Composition {
             let guilty = Some(index) == culprit;
             let programs = if guilty { &cast.polluters } else { &cast.innocents };
             let work = match &programs[..] {
-                [] => Work::Kernel(Kernel::draw(&mut dice, guilty, cast.taken)),
+                [] => Work::Kernel(Kernel::draw(&mut dice, guilty, cast.taken, &cast.kernels)),
                 some => Work::Program(some[dice.below(some.len() as u64) as usize].clone()),
             };
             Member { group, work }

@@ -78,11 +78,10 @@ impl TrialOptions {
 
     pub(super) fn cast(&self) -> Cast {
         Cast {
-            harm: self.harm,
-            taken: self.taken,
             groups: self.groups,
             polluters: self.polluters.clone(),
             innocents: self.innocents.clone(),
+            ..Cast::of_kernels(self.harm, self.taken)
         }
     }
 

@@ -6,6 +6,7 @@ use super::control::HarmControl;
 use super::draw::{Harm, Taken};
 use super::harm::HARM_DEFINITION;
 use super::outcome::Trial;
+use super::screen::LeftOut;
 use super::turns::{Played, Ratios, Throttling};
 use anyhow::Context as _;
 use schemars::JsonSchema;
@@ -36,6 +37,9 @@ pub struct TrialReport {
     pub harm_definition: String,
     /// What was drawn.
     pub seed: u64,
+    /// Polluters that were not: they hurt the service too little, as was seen before the first trial.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     /// Trials that count.
     pub trials: u32,
     /// Those that do not.
@@ -114,6 +118,7 @@ impl TrialReport {
             service: String::new(),
             harm_definition: String::new(),
             seed,
+            left_out: Vec::new(),
             trials: 0,
             discarded: 0,
             precision: None,

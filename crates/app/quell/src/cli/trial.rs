@@ -40,7 +40,9 @@ enum What {
 /// more pairs are played with Quell off for 6 seconds once the law has ended, and all count
 /// together. How hard one works who is to do little harm is found before its trial, with Quell off,
 /// by what it does to the service beside the groups drawn. Each trial takes at most 25 seconds, 31
-/// with little harm, and this search 15 more. Needs root.
+/// with little harm, and this search 15 more. Where much harm by memory is wanted, each polluter is
+/// played first, for 8 seconds at most: who surely hurts too little here is not drawn, and told.
+/// Needs root.
 ///
 /// In place of Quell's own kernels programs can be drawn: --polluter and --innocent, each as often
 /// as there are programs. One that is over is begun anew; how hard it works is its own, so an

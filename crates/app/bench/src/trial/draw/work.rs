@@ -13,6 +13,14 @@ pub(super) const INNOCENT: [&str; 3] = ["integer", "floating-point", "vector"];
 /// Work that leaves it.
 const GUILTY: [&str; 3] = ["llc-capacity", "memory-bandwidth", "llc-bandwidth"];
 
+/// What a culprit may press on that takes this.
+pub(super) const fn guilty(taken: Taken) -> [&'static str; 3] {
+    match taken {
+        Taken::Memory => GUILTY,
+        Taken::Cpu => INNOCENT,
+    }
+}
+
 /// What works in a group.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Work {
@@ -43,8 +51,14 @@ impl Kernel {
         Self { resource, intensity: LEAST_PERCENT, threads: 1, idle: "pace", slice: None }
     }
 
-    pub(super) fn draw(dice: &mut Dice, guilty: bool, taken: Taken) -> Self {
-        let kinds = if guilty && taken == Taken::Memory { &GUILTY } else { &INNOCENT };
+    /// `kinds` is what a guilty one may press on; not empty.
+    pub(super) fn draw(
+        dice: &mut Dice,
+        guilty: bool,
+        taken: Taken,
+        kinds: &[&'static str],
+    ) -> Self {
+        let kinds = if guilty { kinds } else { &INNOCENT };
         let resource = kinds[dice.below(kinds.len() as u64) as usize];
         let intensity = match guilty {
             false => LEAST_PERCENT + STEP_PERCENT * dice.below(11) as f64,
