@@ -14,7 +14,7 @@
 //! before and after count together. The culprit's duty is found beside the groups that were drawn, with
 //! Quell off, before the trial begins (`search.rs`).
 //!
-//! Polluters that surely hurt this service too little, on this machine, are left out before anything is drawn, and told
+//! Polluters that hurt this service too little, on this machine, are left out before anything is drawn, and told
 //! (`screen.rs`).
 //!
 //! Where the service has CPUs of its own (`--apart`), nobody can hurt it by taking one: what harm there

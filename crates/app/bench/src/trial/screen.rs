@@ -6,10 +6,11 @@
 //! them than may be discarded, no run comes to its end.
 //!
 //! # Idea
-//! Each polluter is played once in a crowd that no trial has, with Quell off, in as many pairs of turns as a trial
-//! measures harm with. Whose harm is *surely* less than is wanted is not drawn; who may do as much stays, since a
-//! host's tenants and what it does with its CPUs make harm come and go. If nobody stays, nobody is left out: then the
-//! trials themselves say that hardly anything hurts here.
+//! Each polluter is played twice, in crowds that no trial has and with all others in between, with Quell off and in as
+//! many pairs of turns as a trial measures harm with. Whose harm is less than half of what is wanted in both is not
+//! drawn. Twice, since a host's tenants and what it does with its CPUs make harm come and go within minutes: who did
+//! nothing once may do much in a trial. If nobody stays, nobody is left out: then the trials themselves say that hardly
+//! anything hurts here.
 //!
 //! Trials of those that stay are drawn and judged as without it.
 
@@ -22,37 +23,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What crowds of a screening are drawn from: no trial has this number.
-const NUMBER: u32 = u32::MAX;
+/// What crowds of the rounds are drawn from: no trial has these numbers.
+const NUMBERS: [u32; 2] = [u32::MAX, u32::MAX - 1];
+/// Of the least harm that is wanted, beyond none, so much is too little.
+const TOO_LITTLE_FRAC: f64 = 0.5;
 
 /// A polluter that is not drawn, and what it did to the service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
     /// What it runs.
     pub polluter: String,
-    /// The harm, as in trials.
-    pub harm_ratio: f64,
-    /// Its 95 % interval, from here ...
-    pub harm_low: f64,
-    /// ... to here.
-    pub harm_high: f64,
-    /// Pairs of turns that tell it.
-    pub harm_pairs: u32,
+    /// The harm in each round, as in trials.
+    pub harm_ratios: Vec<f64>,
 }
 
 impl LeftOut {
-    fn new(polluter: String, harm: Measured) -> Self {
-        let (harm_low, harm_high) = harm.interval;
-        Self { polluter, harm_ratio: harm.ratio(), harm_low, harm_high, harm_pairs: harm.pairs }
-    }
-
     /// One line about it.
     pub(super) fn in_words(&self) -> String {
-        let Self { polluter, harm_ratio, harm_low, harm_high, harm_pairs } = self;
-        format!(
-            "{polluter} is not drawn: it hurts {harm_ratio:.2} times ({harm_low:.2}–{harm_high:.2}, \
-             {harm_pairs} pairs)"
-        )
+        let each: Vec<String> =
+            self.harm_ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+        format!("{} is not drawn: it hurts {} times", self.polluter, each.join(" and "))
     }
 }
 
@@ -63,42 +53,67 @@ pub(super) fn screens(harm: Harm, taken: Taken, control: bool) -> bool {
 }
 
 impl Ground<'_> {
-    /// The cast without those polluters whose harm is surely too little, and these.
+    /// The cast without those polluters whose harm is too little, and these.
     pub(super) fn screen(&self, cast: Cast, rate: f64) -> anyhow::Result<(Cast, Vec<LeftOut>)> {
         let options = self.options;
-        if !screens(options.harm, options.taken, options.control) {
+        let each = cast.each_polluter();
+        if !screens(options.harm, options.taken, options.control) || each.len() < 2 {
             return Ok((cast, Vec::new()));
         }
-        let (mut stay, mut out) = (Vec::new(), Vec::new());
-        for one in cast.each_polluter() {
-            self.interrupt.check()?;
-            let (polluter, harm) = self.harm_of(&one, rate)?;
-            match harm.filter(|harm| options.harm.excludes(harm.interval)) {
-                Some(harm) => out.push(LeftOut::new(polluter, harm)),
-                None => stay.push(one),
+        let mut harms = vec![Vec::new(); each.len()];
+        for number in NUMBERS {
+            for (one, harms) in each.iter().zip(&mut harms) {
+                self.interrupt.check()?;
+                harms.push(self.harm_of(one, number, rate)?);
             }
         }
-        if stay.is_empty() {
-            return Ok((cast, Vec::new()));
-        }
-        Ok((cast.of_polluters(stay), out))
+        Ok(cast.parted(each, &harms, options.harm))
     }
 
-    /// What the only polluter of this cast runs, and how much it hurts; none if that was not to be measured.
-    fn harm_of(&self, cast: &Cast, rate: f64) -> anyhow::Result<(String, Option<Measured>)> {
+    /// How much the only polluter of this cast hurts; none if that was not to be measured.
+    fn harm_of(&self, cast: &Cast, number: u32, rate: f64) -> anyhow::Result<Option<f64>> {
         let options = self.options;
-        let drawn = Composition::draw(options.seed, NUMBER, cast, options.room_cpus()?);
-        let culprit = drawn.culprit.map(|place| drawn.members[place].in_words());
-        let folder = self.folder.path();
-        let crowd = Crowd::start(&options.program, self.groups, &drawn, folder)?;
+        let drawn = Composition::draw(options.seed, number, cast, options.room_cpus()?);
+        let crowd = Crowd::start(&options.program, self.groups, &drawn, self.folder.path())?;
         let (mut off, latencies) = (OffTurns::default(), Latencies::default());
         if crowd.works(self.interrupt)? {
             self.interrupt.sleep(SETTLED)?;
-            let arrivals = Arrivals { rate, seed: options.seed.wrapping_add(1 << 41) };
+            let arrivals = Arrivals { rate, seed: options.seed ^ u64::from(number) << 24 };
             let until = Instant::now() + BEFORE;
             self.off_turns(&crowd, arrivals, (&mut off, until), &latencies)?;
         }
-        Ok((culprit.unwrap_or_default(), off.harm()))
+        Ok(off.harm().map(Measured::ratio))
+    }
+}
+
+impl Cast {
+    /// The cast with those of its polluters who may do as much harm as is wanted, and the others; `each` has one of
+    /// them, and its harm in each round, if that was measured.
+    fn parted(
+        self,
+        each: Vec<Self>,
+        harms: &[Vec<Option<f64>>],
+        wanted: Harm,
+    ) -> (Self, Vec<LeftOut>) {
+        let enough = wanted.bounds().map_or(1.0, |b| 1.0 + TOO_LITTLE_FRAC * (b.start - 1.0));
+        let too_little = |harm: &Option<f64>| harm.is_some_and(|ratio| ratio < enough);
+        let (mut stay, mut out) = (Vec::new(), Vec::new());
+        for (one, harms) in each.into_iter().zip(harms) {
+            match harms.iter().all(too_little) {
+                true => out.push(LeftOut {
+                    polluter: one.only_polluter(),
+                    harm_ratios: harms.iter().copied().flatten().collect(),
+                }),
+                false => stay.push(one),
+            }
+        }
+        if stay.is_empty() { (self, Vec::new()) } else { (self.of_polluters(stay), out) }
+    }
+
+    /// The name of the first polluter.
+    fn only_polluter(&self) -> String {
+        let kernel = || self.kernels.first().map_or_else(String::new, |name| (*name).to_owned());
+        self.polluters.first().map_or_else(kernel, ToString::to_string)
     }
 }
 
@@ -113,6 +128,27 @@ mod tests {
         assert!(!screens(Harm::Much, Taken::Cpu, false));
         assert!(!screens(Harm::Little, Taken::Memory, false));
         assert!(!screens(Harm::None, Taken::Memory, false));
+    }
+
+    #[test]
+    fn who_hurts_too_little_twice_is_left_out_unless_everybody_does() {
+        let cast = Cast::of_kernels(Harm::Much, Taken::Memory);
+        let parted = |harms: [[Option<f64>; 2]; 3]| {
+            let harms: Vec<Vec<Option<f64>>> = harms.iter().map(|h| h.to_vec()).collect();
+            let (cast, out) = cast.clone().parted(cast.each_polluter(), &harms, Harm::Much);
+            (cast.kernels, out)
+        };
+        let (kernels, out) =
+            parted([[Some(1.3), Some(1.0)], [Some(1.09), Some(1.02)], [None, Some(1.0)]]);
+        assert_eq!(kernels, [cast.kernels[0], cast.kernels[2]]);
+        assert_eq!(out.len(), 1);
+        let words = out[0].in_words();
+        assert_eq!(
+            words,
+            format!("{} is not drawn: it hurts 1.09 and 1.02 times", cast.kernels[1])
+        );
+        let (kernels, out) = parted([[Some(1.0); 2]; 3]);
+        assert_eq!((kernels, out), (cast.kernels.clone(), vec![]));
     }
 
     #[test]

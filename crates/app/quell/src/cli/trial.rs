@@ -41,7 +41,7 @@ enum What {
 /// together. How hard one works who is to do little harm is found before its trial, with Quell off,
 /// by what it does to the service beside the groups drawn. Each trial takes at most 25 seconds, 31
 /// with little harm, and this search 15 more. Where much harm by memory is wanted, each polluter is
-/// played first, for 8 seconds at most: who surely hurts too little here is not drawn, and told.
+/// played twice before, for 8 seconds at most: who hurts too little here is not drawn, and told.
 /// Needs root.
 ///
 /// In place of Quell's own kernels programs can be drawn: --polluter and --innocent, each as often
