@@ -170,8 +170,18 @@ impl Trial<'_> {
 
     /// The workload's speed at each of these levels, without a search; then silence.
     pub(crate) fn levels(&mut self, levels: &[f64]) -> Result<Vec<Level>, ProfileError> {
-        let (end, mut off) = (Instant::now(), Watch::off());
-        let found = levels.iter().map(|&level| self.pairs(level, end, &mut off)).collect();
+        self.levels_watched(levels, Duration::ZERO, &mut Watch::off())
+    }
+
+    /// The same with looks at the host: what was put aside at a level is measured again, for so long.
+    pub(crate) fn levels_watched(
+        &mut self,
+        levels: &[f64],
+        patience: Duration,
+        watch: &mut Watch,
+    ) -> Result<Vec<Level>, ProfileError> {
+        let mut one = |&level: &f64| self.pairs(level, Instant::now() + patience, watch);
+        let found = levels.iter().map(&mut one).collect();
         self.pressure.mute();
         found
     }

@@ -16,13 +16,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use windows::{ATTEMPTS, Windows};
+use windows::{ATTEMPTS, Places, Windows};
 
 /// Measures a service's tail beside each antagonist, load by load.
 ///
 /// Told is the 95th percentile as a share of that alone at the same load. Each cell is the median
 /// of ratios of windows, alone and beside the antagonist in turn. A window in which the hypervisor
-/// took CPUs away is measured again.
+/// took CPUs away, or ran them on cores that share no cache though the machine is told that they do,
+/// is measured again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -101,10 +102,12 @@ struct MatrixCell {
     p95_percent_of_alone: Estimate,
     /// The 95th percentile alone: the median of the quiet windows.
     alone_p95_ms: f64,
-    /// Windows that were measured again, since the hypervisor took CPUs away in them.
+    /// Windows that were measured again, since the hypervisor took CPUs away in them, or had them elsewhere.
     windows_again: usize,
-    /// Windows that count although it did, after several attempts.
+    /// Windows that count although it took CPUs away, after several attempts.
     windows_disturbed: usize,
+    /// Windows that count although it ran the CPUs on cores that share no cache.
+    windows_distant: usize,
 }
 
 /// A kernel's bound in time, where windows are few and short.
@@ -220,6 +223,10 @@ impl Bench<'_> {
         self.args.measure.pressure()
     }
 
+    fn window(&self) -> Duration {
+        Duration::from_secs_f64(self.args.window)
+    }
+
     /// The network row at 100 Mbit/s: the service before the wire and the bulk sender beside it.
     fn behind_a_wire(
         &self,
@@ -244,9 +251,11 @@ impl Bench<'_> {
         matrix: &mut Matrix,
     ) -> anyhow::Result<()> {
         let running = self.antagonist(resource, pressure)?;
+        let mut places = Places::between(self.seats, self.topology);
         for &load in &self.args.loads {
             service.set_rate(load * self.peak_qps);
-            let cell = cell(self.args, service, &running, (name, percent, load))?;
+            let windows = Windows::new(service, self.window(), &mut places);
+            let cell = cell(self.args, windows, &running, (name, percent, load))?;
             let found = cell.p95_percent_of_alone;
             eprintln!("{name} at {load}: {:.0} % of alone", found.value);
             matrix.cells.push(cell);
@@ -272,11 +281,10 @@ impl Bench<'_> {
 /// load generator there makes it.
 fn cell(
     args: &Args,
-    service: &mut Loaded,
+    mut windows: Windows<'_>,
     antagonist: &Running,
     (name, percent, load): (&str, f64, f64),
 ) -> anyhow::Result<MatrixCell> {
-    let mut windows = Windows::new(service, Duration::from_secs_f64(args.window));
     antagonist.turn_to(Intensity::ZERO);
     let (mut before, mut ratios, mut alone) = (windows.p95_ms()?, Vec::new(), Vec::new());
     for _ in 0..args.rounds {
@@ -299,6 +307,7 @@ fn cell(
         alone_p95_ms: quell_profiler::stats::median(&alone).ok_or_else(stalled)?,
         windows_again: windows.again,
         windows_disturbed: windows.disturbed,
+        windows_distant: windows.distant,
     })
 }
 
@@ -345,10 +354,11 @@ fn table(matrix: &Matrix, title: &str, loads: &[f64], rows: &[Row]) -> Table {
     }
     let sum = |of: fn(&MatrixCell) -> usize| matrix.cells.iter().map(of).sum::<usize>();
     let (again, disturbed) = (sum(|c| c.windows_again), sum(|c| c.windows_disturbed));
-    if again + disturbed > 0 {
+    let distant = sum(|c| c.windows_distant);
+    if again + disturbed + distant > 0 {
         table.notes.push(format!(
-            "the hypervisor took CPUs away: {again} windows were measured again, {disturbed} count \
-             although it did"
+            "the hypervisor took CPUs away, or ran them on cores that share no cache: {again} windows were \
+             measured again; {disturbed} count although it took some, {distant} although they shared none"
         ));
     }
     table.notes.extend(matrix.absent.iter().map(|(name, why)| format!("{name}: {why}")));

@@ -5,7 +5,6 @@ mod heard;
 mod places;
 
 use super::hypothesis::{Hypothesis, Noisy, Seen};
-use super::normal::probability_below;
 use quell_types::{Tenant, Time};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -272,9 +271,7 @@ impl Guilt {
     pub fn harmful(&self, suspect: &Tenant, cpus: f64, least_ln: f64) -> f64 {
         let Some(index) = self.index(suspect).filter(|_| cpus > 0.0) else { return 0.0 };
         let more = self.against(index).filter_map(|place| {
-            let (harm, variance) = self.harm(place, index)?;
-            let sd = libm::sqrt(variance).max(f64::MIN_POSITIVE);
-            Some(self.weights()[place] * probability_below((harm - least_ln / cpus) / sd))
+            Some(self.weights()[place] * self.harm_above(place, index, least_ln / cpus)?)
         });
         more.sum()
     }

@@ -116,6 +116,18 @@ fn a_host_that_never_settles_and_a_time_that_is_up_end_it() {
 }
 
 #[test]
+fn levels_are_watched_as_long_as_there_is_patience() {
+    for (patience_s, clean) in [(60, true), (0, false)] {
+        let (levels, seen) = tried(4, NO_TIME, |trial, _, watch| {
+            trial.levels_watched(&[50.0, 100.0], Duration::from_secs(patience_s), watch).unwrap()
+        });
+        let alike = levels.iter().flat_map(|level| &level.ratios).all(|ratio| *ratio == 1.0);
+        assert_eq!((alike, seen.kept_windows == 0), (clean, clean), "{levels:?} {seen:?}");
+        assert!(levels.iter().all(|level| level.ratios.len() >= NO_TIME.pairs), "{levels:?}");
+    }
+}
+
+#[test]
 fn pairs_of_the_grid_are_filled_up() {
     for (stretch, kept) in [(0, 0), (2, 0), (u32::MAX, 4 + AGAIN)] {
         let (level, seen) =

@@ -1,6 +1,8 @@
-//! Impact: how applications fare as pressure grows (B-E2).
+//! Impact: how applications fare as pressure grows (B-E2). What was measured while the host ran both CPUs on one core,
+//! or on cores that share no cache, is measured again, as far as there is patience.
 
 use super::{Impact, ImpactPoint, ValidateOptions, Validation};
+use crate::canary::Watch;
 use crate::desk::ready;
 use crate::stats::estimate;
 use crate::trial::{Effort, Trial};
@@ -72,9 +74,13 @@ fn one(
             resolution: 100.0,
             budget: Duration::from_secs(60),
         };
+        let mut watch = match subject.can_rest() {
+            true => Watch::over(&options.seats, topology),
+            false => Watch::off(),
+        };
         let mut trial =
             Trial { subject, pressure: &pressure, resource, effort, threshold: 0.95, stop };
-        let levels = trial.levels(LEVELS)?;
+        let levels = trial.levels_watched(LEVELS, options.patience, &mut watch)?;
         let point = |level: &crate::Level| {
             let speed_frac = estimate(&level.ratios)?;
             Some(ImpactPoint { intensity_percent: level.percent, speed_frac })
@@ -83,7 +89,8 @@ fn one(
         let last = points.last().map_or(f64::NAN, |p| p.speed_frac.value);
         let application = subject.name().to_owned();
         tell(&format!("{application} beside {resource} at 100: {last:.3} of its speed"));
-        found.impact.push(Impact { application, resource, points });
+        let host = watch.is_on().then(|| watch.seen());
+        found.impact.push(Impact { application, resource, points, host });
     }
     subject.rest()
 }

@@ -68,13 +68,15 @@ impl Looking<'_> {
                 return Ok(());
             }
             self.kernel.mute();
+            self.observer.rest(true)?;
             pause(FALLS_ASLEEP, self.stop)?;
             let said = self.watch.since();
             self.watch.note(seen.settle(said), 0);
+            let again = said.disturbs() && self.waits_for_the_host()?;
+            self.observer.rest(false)?;
             if !said.disturbs() {
                 return Ok(());
             }
-            let again = self.waits_for_the_host()?;
             self.patience = self.patience.saturating_sub(begun.elapsed());
             if !again {
                 return Ok(());

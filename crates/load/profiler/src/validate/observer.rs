@@ -129,6 +129,15 @@ impl Observer {
         }
     }
 
+    /// Lets its CPU be, or takes it again: a look at the host wants both CPUs free.
+    pub(super) fn rest(&mut self, rests: bool) -> Result<(), ProfileError> {
+        match self {
+            Observer::Victim(victim) if rests => victim.rest(),
+            Observer::Victim(victim) => victim.wake(),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it lets a kernel of its own work in place of the running one.
     pub(super) fn presses_itself(&self) -> bool {
         matches!(self, Observer::Probe(prober) if prober.is_in_place())

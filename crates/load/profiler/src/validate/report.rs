@@ -115,6 +115,9 @@ pub struct Impact {
     pub resource: Resource,
     /// Its speed at each intensity.
     pub points: Vec<ImpactPoint>,
+    /// What the host did with the two CPUs meanwhile; null where nothing of that is to be seen.
+    #[serde(default)]
+    pub host: Option<Watched>,
 }
 
 /// What a kernel costs another on the other CPU, both at 40 %.

@@ -36,6 +36,8 @@ use std::collections::BTreeMap;
 const MOST_LN: f64 = 7.0;
 /// Probability that harm is over with the turn of whoever does it, before anything was told.
 const OVER_FRAC: f64 = 0.5;
+/// What company tells is surely no more than so many standard deviations too much.
+const SURELY_SD: f64 = 2.0;
 /// Less of a normal distribution than that is not told to enough digits.
 const LEAST_LEFT: f64 = 1e-3;
 
@@ -71,34 +73,82 @@ impl Guilt {
     pub(in super::super) fn harm(&self, place: usize, suspect: usize) -> Option<(f64, f64)> {
         let believed = self.hypotheses[place].harm(suspect)?;
         let told = self.company.get(suspect).copied().flatten();
-        Some(told.map_or(believed, |told| heard(believed, told)))
+        Some(told.map_or(believed, |told| Heard::of(believed, told).moments()))
+    }
+
+    /// Probability that it is more than so much there.
+    pub(super) fn harm_above(&self, place: usize, suspect: usize, least: f64) -> Option<f64> {
+        let believed = self.hypotheses[place].harm(suspect)?;
+        let told = self.company.get(suspect).copied().flatten();
+        Some(
+            told.map_or_else(
+                || beyond(least, believed),
+                |told| Heard::of(believed, told).above(least),
+            ),
+        )
     }
 }
 
-/// What is believed of a harm (mean and variance) once this was told of it.
-fn heard((mean, variance): (f64, f64), told: (f64, f64)) -> (f64, f64) {
-    let (over, lasts) = foretold((mean, variance), told);
-    let gain = variance / (variance + told.1);
-    let if_over = (mean + gain * (told.0 - mean), variance * (1.0 - gain));
-    let if_lasts = above(told.0 - libm::sqrt(told.1), (mean, variance));
-    let over_frac = over / (over + lasts).max(f64::MIN_POSITIVE);
-    let mix = |over: f64, lasts: f64| over_frac * over + (1.0 - over_frac) * lasts;
-    let apart = if_over.0 - if_lasts.0;
-    let between = over_frac * (1.0 - over_frac) * apart * apart;
-    (mix(if_over.0, if_lasts.0), mix(if_over.1, if_lasts.1) + between)
+/// What is believed of a harm once company told of it; means and variances.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// Probability that it is over with its turn.
+    over_frac: f64,
+    over: (f64, f64),
+    /// If it lasts, before it is cut off...
+    lasts: (f64, f64),
+    /// ... below what is told, give or take.
+    least: f64,
+}
+
+impl Heard {
+    fn of((mean, variance): (f64, f64), told: (f64, f64)) -> Self {
+        let (over, lasts) = foretold((mean, variance), told);
+        let gain = variance / (variance + told.1);
+        Self {
+            over_frac: over / (over + lasts).max(f64::MIN_POSITIVE),
+            over: (mean + gain * (told.0 - mean), variance * (1.0 - gain)),
+            lasts: (mean, variance),
+            least: told.0 - SURELY_SD * libm::sqrt(told.1),
+        }
+    }
+
+    /// Its mean and variance.
+    fn moments(self) -> (f64, f64) {
+        let (over, lasts) = (self.over, cut(self.least, self.lasts));
+        let mix = |over: f64, lasts: f64| self.over_frac * over + (1.0 - self.over_frac) * lasts;
+        let apart = over.0 - lasts.0;
+        let between = self.over_frac * (1.0 - self.over_frac) * apart * apart;
+        (mix(over.0, lasts.0), mix(over.1, lasts.1) + between)
+    }
+
+    /// Probability that it is more than so much.
+    fn above(self, least: f64) -> f64 {
+        let left = beyond(self.least, self.lasts);
+        let lasts = match left < LEAST_LEFT {
+            true => beyond(least, self.lasts),
+            false => beyond(least.max(self.least), self.lasts) / left,
+        };
+        self.over_frac * beyond(least, self.over) + (1.0 - self.over_frac) * lasts
+    }
+}
+
+/// Probability of more than so much, by a normal distribution.
+fn beyond(least: f64, (mean, variance): (f64, f64)) -> f64 {
+    probability_below((mean - least) / libm::sqrt(variance).max(f64::MIN_POSITIVE))
 }
 
 /// Mean and variance of a normal distribution of which only what is above `least` is left.
-fn above(least: f64, (mean, variance): (f64, f64)) -> (f64, f64) {
-    let sd = libm::sqrt(variance);
-    let cut = (least - mean) / sd;
-    let left = 1.0 - probability_below(cut);
+fn cut(least: f64, (mean, variance): (f64, f64)) -> (f64, f64) {
+    let left = beyond(least, (mean, variance));
     if left < LEAST_LEFT {
         // What is believed is foretold by nothing that lasts, so that this hardly counts.
         return (mean, variance);
     }
-    let rise = density(cut, 1.0) / left;
-    (mean + sd * rise, variance * (1.0 + cut * rise - rise * rise))
+    let sd = libm::sqrt(variance);
+    let at = (least - mean) / sd;
+    let rise = density(at, 1.0) / left;
+    (mean + sd * rise, variance * (1.0 + at * rise - rise * rise))
 }
 
 /// Densities of what is told, where the harm of which so much is believed is over with a turn, and where it lasts.
@@ -134,6 +184,10 @@ mod tests {
 
     const LEAST: f64 = 0.04;
 
+    fn moments(believed: (f64, f64), told: (f64, f64)) -> (f64, f64) {
+        Heard::of(believed, told).moments()
+    }
+
     fn five() -> Guilt {
         let mut guilt = Guilt::new(GuiltParams::default());
         guilt.keep(&["a", "b", "c", "d", "e"].map(Tenant::from));
@@ -162,16 +216,16 @@ mod tests {
         // Looks: 0.28, give or take 0.05. Company sees a part, or all of it.
         let looked = (0.28, 0.05 * 0.05);
         for seen in [0.0, 0.04, 0.08, 0.12] {
-            let (mean, variance) = heard(looked, (seen, 0.03 * 0.03));
+            let (mean, variance) = moments(looked, (seen, 0.03 * 0.03));
             assert!(mean > 0.26 && variance < 0.06 * 0.06, "{seen}: {mean} {variance}");
         }
-        let (mean, variance) = heard(looked, (0.25, 0.02 * 0.02));
+        let (mean, variance) = moments(looked, (0.25, 0.02 * 0.02));
         assert!(mean < 0.272 && variance < looked.1, "what agrees makes surer: {mean} {variance}");
         // More than looks have shown is heard: nothing that lasts could tell it.
-        let (mean, _) = heard(looked, (0.4, 0.02 * 0.02));
+        let (mean, _) = moments(looked, (0.4, 0.02 * 0.02));
         assert!(mean > 0.37, "{mean}");
         // Before a look company alone says how much it may be.
-        let (mean, _) = heard((0.5, 0.4 * 0.4), (0.3, 0.05 * 0.05));
+        let (mean, _) = moments((0.5, 0.4 * 0.4), (0.3, 0.05 * 0.05));
         assert!((0.3..0.7).contains(&mean), "{mean}");
     }
 
@@ -180,9 +234,19 @@ mod tests {
         fn what_is_believed_stays_finite_and_its_variance_positive(
             mean in -2.0f64..2.0, sd in 0.001f64..1.0, told in 0.0f64..3.0, noise in 0.001f64..0.5
         ) {
-            let (harm, variance) = heard((mean, sd * sd), (told, noise * noise));
+            let (harm, variance) = moments((mean, sd * sd), (told, noise * noise));
             prop_assert!(harm.is_finite() && variance > 0.0 && variance.is_finite(), "{harm} {variance}");
             prop_assert!(harm >= mean.min(told) - 1e-9, "{harm}");
+        }
+
+        #[test]
+        fn more_is_never_likelier_than_less(
+            mean in -2.0f64..2.0, sd in 0.001f64..1.0, told in 0.0f64..3.0, noise in 0.001f64..0.5,
+            least in -1.0f64..3.0, more in 0.0f64..1.0
+        ) {
+            let heard = Heard::of((mean, sd * sd), (told, noise * noise));
+            let (less, greater) = (heard.above(least), heard.above(least + more));
+            prop_assert!((-1e-6..=1.0 + 1e-6).contains(&less) && greater <= less + 1e-6, "{less} {greater}");
         }
     }
 
