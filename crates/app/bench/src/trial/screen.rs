@@ -57,6 +57,7 @@ impl Ground<'_> {
     pub(super) fn screen(&self, cast: Cast, rate: f64) -> anyhow::Result<(Cast, Vec<LeftOut>)> {
         let options = self.options;
         let each = cast.each_polluter();
+        // The only one would stay whatever it did.
         if !screens(options.harm, options.taken, options.control) || each.len() < 2 {
             return Ok((cast, Vec::new()));
         }
@@ -110,7 +111,7 @@ impl Cast {
         if stay.is_empty() { (self, Vec::new()) } else { (self.of_polluters(stay), out) }
     }
 
-    /// The name of the first polluter.
+    /// What the polluter runs, where there is one.
     fn only_polluter(&self) -> String {
         let kernel = || self.kernels.first().map_or_else(String::new, |name| (*name).to_owned());
         self.polluters.first().map_or_else(kernel, ToString::to_string)

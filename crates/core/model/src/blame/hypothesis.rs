@@ -1,6 +1,7 @@
 //! One answer to "who did it", its weight, and what it believes of the harm that the guilty do.
 
 use super::guilt::GuiltParams;
+use super::normal::density;
 
 /// Most suspects that are thought guilty at once.
 pub(super) const MOST_GUILTY: usize = 2;
@@ -170,9 +171,4 @@ impl Hypothesis {
     fn place(&self, suspect: Option<usize>) -> Option<usize> {
         self.members().iter().position(|m| Some(*m) == suspect)
     }
-}
-
-/// Density of a normal distribution around 0.
-fn density(off: f64, variance: f64) -> f64 {
-    libm::exp(-0.5 * off * off / variance) / libm::sqrt(core::f64::consts::TAU * variance)
 }

@@ -9,8 +9,12 @@ pub(super) fn probability_below(z: f64) -> f64 {
         [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let polynomial = B.iter().rev().fold(0.0, |sum, b| (sum + b) * t);
-    let density = libm::exp(-0.5 * z * z) / libm::sqrt(core::f64::consts::TAU);
-    1.0 - density * polynomial
+    1.0 - density(z, 1.0) * polynomial
+}
+
+/// Density of a normal distribution around 0.
+pub(super) fn density(off: f64, variance: f64) -> f64 {
+    libm::exp(-0.5 * off * off / variance) / libm::sqrt(core::f64::consts::TAU * variance)
 }
 
 #[cfg(test)]

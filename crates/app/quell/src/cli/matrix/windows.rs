@@ -1,7 +1,7 @@
 //! Windows in which the host let the service be: it took no CPUs away, and had them where they belong.
 
 use super::super::latency::Loaded;
-use quell_profiler::{Lines, Seats, are_distant};
+use quell_profiler::{Lines, Seats};
 use quell_types::Topology;
 use std::time::Duration;
 
@@ -66,11 +66,7 @@ impl<'a> Windows<'a> {
 }
 
 /// Where the host has a CPU of the service's and one of the antagonist's.
-pub(super) struct Places {
-    lines: Option<Lines>,
-    /// What a line took each way at most looks: the shortest tells the others.
-    nearest_ns: f64,
-}
+pub(super) struct Places(Option<Lines>);
 
 impl Places {
     /// Looks between these seats; none where the machine is not told that they share a cache.
@@ -79,15 +75,12 @@ impl Places {
         let near = |(first, second): &(u32, u32)| {
             topology.llc.iter().any(|llc| llc.cpus.contains(*first) && llc.cpus.contains(*second))
         };
-        let lines = ends.filter(near).and_then(|(first, second)| Lines::between(first, second));
-        Self { lines, nearest_ns: f64::INFINITY }
+        Self(ends.filter(near).and_then(|(first, second)| Lines::between(first, second)))
     }
 
     /// Whether they are on cores that share no cache now, as far as is to be seen.
     fn are_distant(&mut self) -> bool {
-        let Some(way_ns) = self.lines.as_ref().and_then(Lines::passes_ns) else { return false };
-        self.nearest_ns = self.nearest_ns.min(way_ns);
-        are_distant(&[self.nearest_ns, way_ns])[1]
+        self.0.as_mut().is_some_and(Lines::are_distant)
     }
 }
 
@@ -146,12 +139,12 @@ mod tests {
             let cpus = |list: &str| list.parse().unwrap();
             Seats { workload: cpus(workload), pressure: cpus(pressure), same_core: false }
         };
-        assert!(Places::between(&seats("0", "1"), &Topology::default()).lines.is_none());
+        assert!(Places::between(&seats("0", "1"), &Topology::default()).0.is_none());
         let cpus = "0-1".parse().unwrap();
         let llc = quell_types::LlcDomain { id: 0, cpus, size_bytes: 1, ways: None };
         let shared = Topology { llc: vec![llc], ..Topology::default() };
-        assert!(Places::between(&seats("0", "0"), &shared).lines.is_none());
-        assert!(Places::between(&seats("0", "2"), &shared).lines.is_none());
+        assert!(Places::between(&seats("0", "0"), &shared).0.is_none());
+        assert!(Places::between(&seats("0", "2"), &shared).0.is_none());
         let mut none = Places::between(&seats("0", "2"), &shared);
         assert!(!none.are_distant());
     }

@@ -16,17 +16,20 @@
 //! ```
 //!
 //! Which it is says how well each would have foretold what is told. If it is over, the harm is what both say
-//! together; if it lasts, it is what looks say, and no less than what is told. With few looks both foretell it, and
-//! with many one of them does.
+//! together; if it lasts, it is what looks say, and no less than what is surely told. With few looks both foretell
+//! it, and with many one of them does.
 //!
 //! # Units
 //! Harm in ln for each CPU.
+//!
+//! # Degradation
+//! Of whom company tells nothing, what looks say stands.
 //!
 //! Source: issue "Name the polluter and limit only it" (the scheduler's own randomness as a free experiment).
 
 use super::super::company::Told;
 use super::super::hypothesis::Hypothesis;
-use super::super::normal::probability_below;
+use super::super::normal::{density, probability_below};
 use super::{Guilt, GuiltParams};
 use quell_types::Tenant;
 use std::collections::BTreeMap;
@@ -170,11 +173,6 @@ fn factor_ln(believed: (f64, f64), told: (f64, f64), params: &GuiltParams) -> f6
     let (over, lasts) = foretold(believed, told);
     let factor = (over + lasts) / innocent.max(f64::MIN_POSITIVE);
     libm::log(factor.max(1.0)).min(MOST_LN)
-}
-
-/// Density of a normal distribution around 0.
-fn density(off: f64, variance: f64) -> f64 {
-    libm::exp(-0.5 * off * off / variance) / libm::sqrt(core::f64::consts::TAU * variance)
 }
 
 #[cfg(test)]
