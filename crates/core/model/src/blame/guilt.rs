@@ -2,6 +2,7 @@
 
 mod beside;
 mod heard;
+mod leave;
 mod places;
 
 use super::hypothesis::{Hypothesis, Noisy, Seen};
@@ -128,8 +129,8 @@ impl Guilt {
         guilt
     }
 
-    /// From now on these are the suspects: those that are gone are forgotten; of new ones nothing
-    /// is known.
+    /// From now on these are the suspects: those that are gone are forgotten, and what they were guilty of is
+    /// nobody else's; of new ones nothing is known.
     pub fn keep(&mut self, suspects: &[Tenant]) {
         if self.suspects == suspects {
             return;
@@ -140,9 +141,10 @@ impl Guilt {
         let after: Vec<Option<usize>> =
             self.suspects.iter().map(|s| places.get(s).copied()).collect();
         let mut hypotheses = self.assumed(suspects.len());
+        let left = self.without(|m| after[m].is_none());
         for new in &mut hypotheses {
             let old: Vec<usize> = new.members().iter().filter_map(|m| before[*m]).collect();
-            if let Some(from) = self.find(&old) {
+            if let Some(from) = self.place_of(&old).and_then(|place| left.get(&place)) {
                 new.inherit(from, |m| after[m]);
             }
         }

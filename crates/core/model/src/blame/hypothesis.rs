@@ -128,6 +128,30 @@ impl Hypothesis {
         }
     }
 
+    /// Takes in another one that says the same of its members, and names somebody else besides whom nobody asks about
+    /// any more: the weight is that of both, the harm what both believe together.
+    pub(super) fn absorb(&mut self, other: &Self) {
+        let prior_ln = sum_ln(self.prior_ln, other.prior_ln);
+        let weight_ln = sum_ln(self.weight_ln, other.weight_ln);
+        let share = libm::exp(other.weight_ln - weight_ln);
+        let places: Vec<usize> =
+            self.members().iter().filter_map(|m| other.place(Some(*m))).collect();
+        let (mean, covariance) = (self.mean, self.covariance);
+        let mix = |own: f64, others: f64| own + share * (others - own);
+        for (row, from_row) in places.iter().enumerate() {
+            self.mean[row] = mix(mean[row], other.mean[*from_row]);
+            for (column, from_column) in places.iter().enumerate() {
+                let apart = |at: usize, from: usize| other.mean[from] - mean[at];
+                let between =
+                    share * (1.0 - share) * apart(row, *from_row) * apart(column, *from_column);
+                let within =
+                    mix(covariance[row][column], other.covariance[*from_row][*from_column]);
+                self.covariance[row][column] = within + between;
+            }
+        }
+        (self.prior_ln, self.weight_ln) = (prior_ln, weight_ln);
+    }
+
     /// Weight and beliefs sink back to what was assumed at first; `share` of them is left.
     pub(super) fn fade(&mut self, share: f64, params: &GuiltParams) {
         let prior = params.harm_sd * params.harm_sd;
@@ -171,4 +195,10 @@ impl Hypothesis {
     fn place(&self, suspect: Option<usize>) -> Option<usize> {
         self.members().iter().position(|m| Some(*m) == suspect)
     }
+}
+
+/// ln of the sum of two numbers of which these are the ln.
+fn sum_ln(a: f64, b: f64) -> f64 {
+    let (less, more) = (a.min(b), a.max(b));
+    more + libm::log1p(libm::exp(less - more))
 }

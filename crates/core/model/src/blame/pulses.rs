@@ -51,7 +51,8 @@
 //!                    have come too late if the rest of its sample is as usual
 //!                if it began after another one, and the rest of its sample is slow: it says nothing
 //!                else it speaks of the usual, and so do those in a moment that got too long
-//! to look again: right after a slow sample, by these hypotheses
+//! to look again: right after a slow sample, by these hypotheses; not after the one with which moments usually
+//!                    end (`pulses/lasts.rs`)
 //! named:         as elsewhere, by these, with the CPUs of the moments; after two moments at least
 //! ```
 //!
@@ -62,6 +63,7 @@
 //!
 //! Source: A-2, R-3; issue "Name the polluter and limit only it" (bursts).
 
+mod lasts;
 mod level;
 mod looks;
 mod told;
@@ -184,6 +186,8 @@ pub struct Pulses {
     /// When slowness ended of late, and how long it had lasted, in seconds.
     lasted: VecDeque<(Time, f64)>,
     begun: VecDeque<Time>,
+    /// How long the last sample was, in seconds.
+    sample_s: f64,
     /// CPUs of each group else, and at the height of a moment.
     usual: BTreeMap<Tenant, f64>,
     height: BTreeMap<Tenant, f64>,
@@ -210,6 +214,7 @@ impl Pulses {
             slow_ends: VecDeque::new(),
             lasted: VecDeque::new(),
             begun: VecDeque::new(),
+            sample_s: 0.0,
             usual: BTreeMap::new(),
             height: BTreeMap::new(),
         }
@@ -271,19 +276,13 @@ impl Pulses {
         if felt.cost_s <= 0.0 || felt.requests < self.params.fewest_requests {
             return;
         }
+        self.sample_s = felt.interval_s;
         let ln_cost = libm::log(felt.cost_s);
         match self.level.off(ln_cost, &self.params) {
             Some(height_ln) => self.rise(felt, height_ln, cpus),
             None => self.calm(felt.time, cpus),
         }
         self.level.add(ln_cost, &self.params);
-    }
-
-    /// The longest moment in seconds. Who was slow for longer of late, and then no more, has moments as
-    /// long.
-    fn longest_s(&self) -> f64 {
-        let lasted = self.lasted.iter().map(|(_, lasted_s)| 2.0 * lasted_s);
-        lasted.fold(self.params.longest_s, f64::max)
     }
 
     /// Whether it has been slow for so long that this is how it is now.

@@ -311,7 +311,8 @@ impl Victim {
     /// Those whom to hold next for so long, so that it shows who makes it slow just now; empty if
     /// that would tell nothing.
     pub(super) fn choose_now(&self, candidates: &[Candidate], held: Duration) -> Vec<Tenant> {
-        let Some(requests_per_s) = self.requests_per_s.filter(|_| self.is_slow()) else {
+        let now = self.is_slow() && !self.pulses.is_ending();
+        let Some(requests_per_s) = self.requests_per_s.filter(|_| now) else {
             return Vec::new();
         };
         let variance = self.pulses.variance(requests_per_s * held.as_secs_f64());

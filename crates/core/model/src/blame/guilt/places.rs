@@ -1,6 +1,5 @@
 //! Where hypotheses are in their list, by whom they hold guilty.
 
-use super::super::hypothesis::Hypothesis;
 use super::Guilt;
 use quell_types::Tenant;
 
@@ -32,10 +31,10 @@ impl Guilt {
         self.places.get(suspect).copied()
     }
 
-    /// The hypothesis that names just these.
-    pub(super) fn find(&self, members: &[usize]) -> Option<&Hypothesis> {
+    /// The same, in whatever order they are.
+    pub(super) fn place_of(&self, members: &[usize]) -> Option<usize> {
         let mut rising = members.to_vec();
         rising.sort_unstable();
-        self.place(&rising).map(|place| &self.hypotheses[place])
+        self.place(&rising)
     }
 }
