@@ -36,6 +36,8 @@
 //!                u shares t's slow samples: slow(t) + slow(u) is more than 1.2 of all that are slow
 //!                not told: who shares them with u that stands out three times as much
 //!                alone: who shares them with nobody that stands out a third as much
+//!                one who is told and forgotten takes along all these counts
+//!                named: alone, and nobody who is suspected for what looks show was there in the same samples
 //! each window:   with at least five samples: held back if a tenth of them, and five, are slow (CPUs on which
 //!                accesses are held back take fewer samples than the same ones before and after); as usual if
 //!                less than 3 %
@@ -55,6 +57,7 @@
 
 mod growth;
 mod kept;
+mod lockers;
 mod memory;
 mod moments;
 mod peers;
@@ -63,6 +66,7 @@ mod told;
 mod toll;
 
 pub use kept::DrivesOut;
+pub use lockers::Locker;
 pub use memory::Loads;
 pub use pressing::Pressing;
 pub use told::Suffering;
@@ -146,21 +150,6 @@ impl Count {
     }
 }
 
-/// Somebody beside whom accesses are held back.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Locker {
-    /// Who.
-    pub workload: Tenant,
-    /// Of the samples beside it, the share that is slow.
-    pub slow_frac: f64,
-    /// The same of all other samples.
-    pub other_frac: f64,
-    /// How many slow ones there were, old ones fading.
-    pub samples: f64,
-    /// Whether nobody else could be meant.
-    pub alone: bool,
-}
-
 /// What a window of samples was like for everybody who ran in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
@@ -226,7 +215,7 @@ impl Gauge {
         cpus: &BTreeMap<Tenant, f64>,
     ) {
         self.window = Count::default();
-        self.beside.retain(|tenant, _| cpus.contains_key(tenant));
+        self.leave(|tenant| !cpus.contains_key(tenant));
         self.peaks.retain(|tenant, _| cpus.contains_key(tenant));
         self.memory.keep(cpus);
         self.kept.keep(cpus);
@@ -283,7 +272,7 @@ impl Gauge {
 
     /// Begins anew with a suspect.
     pub fn forget(&mut self, suspect: &Tenant) {
-        self.beside.remove(suspect);
+        self.leave(|tenant| tenant == suspect);
         self.peaks.remove(suspect);
         self.memory.forget(suspect);
         self.kept.forget(suspect);
@@ -332,51 +321,6 @@ impl Gauge {
             () if slow_frac <= self.params.usual_slow_frac => Window::Usual,
             () => Window::Unknown,
         }
-    }
-
-    /// Those beside whom accesses are held back.
-    #[must_use]
-    pub fn lockers(&self) -> Vec<Locker> {
-        let one = |(tenant, beside): (&Tenant, &Count)| {
-            let (slow_frac, other_frac) = (beside.slow_frac(), self.rest(*beside).slow_frac());
-            let told = beside.slow >= self.params.least_slow
-                && slow_frac >= self.params.least_frac
-                && self.stands_out(*beside) >= self.params.least_times;
-            let rival = if told { self.rival(tenant, *beside) } else { None };
-            let outshone = rival.is_some_and(|rival| rival >= 1.0 / self.params.rival_frac);
-            (told && !outshone).then(|| Locker {
-                workload: tenant.clone(),
-                slow_frac,
-                other_frac,
-                samples: beside.slow,
-                alone: rival.is_none_or(|rival| rival < self.params.rival_frac),
-            })
-        };
-        self.beside.iter().filter_map(one).collect()
-    }
-
-    /// All samples but these.
-    fn rest(&self, beside: Count) -> Count {
-        let (all, slow) = (self.all.all - beside.all, self.all.slow - beside.slow);
-        Count { all: all.max(0.0), slow: slow.max(0.0) }
-    }
-
-    /// How many times as often samples beside somebody are slow as others: one more of these, so that few
-    /// are not taken for certain.
-    fn stands_out(&self, beside: Count) -> f64 {
-        let rest = self.rest(beside);
-        beside.slow_frac() * (rest.all + 1.0) / (rest.slow + 1.0)
-    }
-
-    /// How much another who was there in most of these slow samples stands out, of what this one does.
-    fn rival(&self, tenant: &Tenant, beside: Count) -> Option<f64> {
-        let shares =
-            |other: &&Count| beside.slow + other.slow > self.params.shared_frac * self.all.slow;
-        let named =
-            self.beside.iter().filter(|(other, _)| *other != tenant).map(|(_, count)| count);
-        let rivals = named.chain([&self.others]).filter(shares);
-        let mine = self.stands_out(beside);
-        rivals.map(|other| self.stands_out(*other) / mine).reduce(f64::max)
     }
 }
 

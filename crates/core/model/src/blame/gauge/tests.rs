@@ -1,5 +1,7 @@
 //! Tests of the gauge on a made-up machine.
 
+mod together;
+
 use super::*;
 use crate::blame::Slight;
 use crate::blame::finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
@@ -115,30 +117,6 @@ fn who_is_there_when_another_locks_is_not_told() {
         world.window(&[("there", USUAL, usually), ("nobody", USUAL, 60 - usually)]);
         assert_eq!(world.told(), [("locker".into(), true)], "there in {usually} of 60");
     }
-}
-
-#[test]
-fn two_in_step_cannot_be_told_apart_and_two_by_turns_can() {
-    let mut world = World::new(&["a", "b"]);
-    world.quiet(&["nobody"]);
-    world.window(&[("a", SLOW, 60)]);
-    world.window(&[("b", SLOW, 60)]);
-    assert_eq!(world.told(), [("a".into(), true), ("b".into(), true)]);
-    let mut world = World::new(&["a", "b"]);
-    world.quiet(&["nobody"]);
-    world.window(&[("b", SLOW, 0)]);
-    world.reading.beside.get_mut(&"b".into()).unwrap().slots[SLOW] += 60;
-    world.window(&[("a", SLOW, 60)]);
-    assert_eq!(world.told(), [("a".into(), false), ("b".into(), false)]);
-    let mut toned = finding();
-    world.tell(&mut toned, &toll(10.0, 4), &Slight::default());
-    assert!(toned.culprits.iter().all(|c| c.status == Standing::Suspected), "{toned:?}");
-    // Somebody whom nobody follows is a rival as well.
-    let mut world = World::new(&["a"]);
-    world.quiet(&["nobody"]);
-    world.reading.others.slots[SLOW] += 60;
-    world.window(&[("a", SLOW, 60)]);
-    assert_eq!(world.told(), [("a".into(), false)]);
 }
 
 #[test]

@@ -56,16 +56,19 @@ impl Gauge {
         rank(&mut finding.culprits);
     }
 
-    /// Who is named there for more is named for bus locks now.
+    /// Who is named there for more is named for bus locks now. Where somebody else who was there in the same samples is
+    /// suspected for what looks show, it may as well be that one: looks will say.
     fn tell_of_locks(&self, finding: &mut Finding, toll: &Toll, params: &FindingParams) {
+        let looked: Vec<Tenant> = suspected_by_looks(finding, params).cloned().collect();
         for locker in self.lockers() {
+            let or_another = looked.iter().any(|other| self.was_there_too(&locker, other));
             let suffers = toll.suffers(params.least_ln);
             finding.evidence.push(in_words(&locker, suffers));
             let Some((effect_ln, confidence)) = suffers else { continue };
             if confidence < params.suspected_frac {
                 continue;
             }
-            let shown = locker.alone && confidence >= params.named_frac;
+            let shown = locker.alone && !or_another && confidence >= params.named_frac;
             let serious = toll.suffers(params.serious_ln);
             let told = Culprit {
                 confidence,
@@ -151,6 +154,16 @@ impl Gauge {
         let peak_cpus = self.peaks.get(suspect).copied().filter(|_| told)?;
         Some((peak_cpus, usual_apart_s(&self.begun).unwrap_or(0.0)))
     }
+}
+
+/// Those whom looks or company accuse of harm by memory.
+fn suspected_by_looks<'a>(
+    finding: &'a Finding,
+    params: &'a FindingParams,
+) -> impl Iterator<Item = &'a Tenant> {
+    let shown = |c: &&Culprit| c.stood_frac.is_none() && c.resource != Resource::Cpu;
+    let accused = finding.culprits.iter().filter(shown);
+    accused.filter(|c| c.confidence >= params.suspected_frac).map(|c| &c.workload)
 }
 
 /// Somebody who presses on caches or memory, if it may do a little harm; how much is not known before a look
