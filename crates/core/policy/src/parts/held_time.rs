@@ -1,7 +1,7 @@
 //! What an experiment may cost: each group is held for at most a share of its time.
 //!
 //! A bank for each group fills at that rate, up to half a second, and pays for each look. It
-//! begins full, so that the first looks come quickly.
+//! begins full, so that the first looks come quickly. What it is asked to pay beyond that it owes, and earns first.
 
 use quell_types::{Setup, Tenant, Time};
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 
 use super::Who;
 use super::relief::{RELIEF_CHIP, Relief};
+use super::victim::Victim;
 use quell_model::blame::Candidate;
 use quell_types::{BatchObservation, Input, Knob, Observation, Setup, Tenant, Time};
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ pub(super) const SHORT_LOOK: [bool; 4] = [true, false, false, true];
 pub(super) const HELD_CHIPS: u64 = 2;
 /// Held time that may be kept for later: half a bank.
 const KEPT_S: f64 = 0.25;
+/// Held time that may be lent.
+const LENT_S: f64 = 0.25;
 /// The release comes at the latest so many times the planned hold after the planned end.
 const LATE_HOLDS: u32 = 4;
 
@@ -29,12 +32,24 @@ pub(super) struct Look {
 }
 
 impl Who {
-    /// Held time that a look by this rule leaves to a suspect. Of who is held back by its quota a look tells
-    /// little, and it is wanted when that ends. Who was limited before may do harm for moments only: then
+    /// Held time that a look by this rule leaves to a suspect; below 0, what its bank lends. Of who is held back
+    /// by its quota a look tells little, and it is wanted when that ends. Who was limited before may do harm for moments only: then
     /// looks in between, which show nothing and can wait, would use up what its next moment wants.
     pub(super) fn kept_s(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> f64 {
         let in_between = rule == "look" && self.known.contains(tenant);
-        if in_between || is_held_back(batch) { KEPT_S } else { 0.0 }
+        if in_between || is_held_back(batch) {
+            return KEPT_S;
+        }
+        if self.lends(tenant, batch, rule) { -LENT_S } else { 0.0 }
+    }
+
+    /// Whether a bank pays now for what it earns later: who is probably guilty is to be found out about before the
+    /// next 1 % of its time. Not between slow moments, whose looks would be paid back with those of the next one.
+    fn lends(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> bool {
+        let Ok(cpus) = batch.cpu.as_ref() else { return false };
+        let mut victims = self.victims.values();
+        let in_between = rule == "look" && self.victims.values().any(Victim::has_moments);
+        !in_between && victims.any(|victim| victim.may_be_guilty(tenant, cpus.0))
     }
 
     /// How much likelier victims' company made the guilt of those who are held, for the journal.

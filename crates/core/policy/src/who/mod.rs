@@ -10,8 +10,9 @@
 //! each sample tells how much every suspect used, what the victim's requests cost, and behind whom
 //! its threads stood for a CPU. What that leaves open is settled by looks: a set of suspects is held for
 //! two chips between four in which it runs (two, where the look would not fit into a sample), 50 ms in all,
-//! and the victim's CPU time per request is compared. Suspects pay for looks from a bank that fills with 1 % of their time, so nobody loses more
-//! than that.
+//! and the victim's CPU time per request is compared. Suspects pay for looks from a bank that
+//! fills with 1 % of their time, so nobody loses more than that; the bank of who is probably guilty lends a quarter
+//! of a second, which it earns before it pays again.
 //!
 //! Who locks the bus the kernel's gauge tells, at once and at no cost to anybody
 //! ([`quell_model::blame::Gauge`]); named is who does so while a service suffers. Who drives out what lies in

@@ -57,6 +57,20 @@ impl Victim {
         worst.map(|candidate| candidate.suspect.clone())
     }
 
+    /// Whether looks have made it likely that somebody who uses so many CPUs is guilty, and it is open whether he is to be
+    /// named, or does serious harm.
+    pub(in super::super) fn may_be_guilty(&self, suspect: &Tenant, cpus: f64) -> bool {
+        let (guilt, params) = (&self.work.guilt, &self.params);
+        let looks = guilt.experiments(suspect);
+        if looks == 0 || guilt.guilt(suspect) < params.suspected_frac {
+            return false;
+        }
+        let harmful = guilt.harmful(suspect, cpus, params.least_ln);
+        let named = harmful >= params.named_frac && looks >= params.named_experiments;
+        let open = || self.may_be_serious(&Candidate { suspect: suspect.clone(), cpus });
+        harmful >= params.suspected_frac && (!named || open())
+    }
+
     /// Whether it is open that somebody who is named does serious harm.
     fn may_be_serious(&self, named: &Candidate) -> bool {
         let params = &self.params;
