@@ -21,6 +21,9 @@
 //! is comes by caches and memory. Who takes memory and is to do little harm is always tried so: on the
 //! service's own CPUs it would do more harm by being there, as everybody does, than by memory.
 //!
+//! Before each trial of who takes memory it is waited, as long as there is patience, until the host has the CPUs on
+//! cores with a common cache (`patience.rs`).
+//!
 //! Innocents and the culprit may be anybody's programs (`--innocent`, `--polluter`). What these have done
 //! nobody tells but by their CPU time; and how hard they work is theirs, so no duty is searched for. So may
 //! the service be anybody's server (`--server`, `served.rs`).
@@ -38,6 +41,7 @@ mod harm;
 mod off;
 mod options;
 mod outcome;
+mod patience;
 mod places;
 mod play;
 mod scores;
@@ -103,6 +107,8 @@ const STOLEN_FRAC: f64 = 0.05;
 const STOLEN: &str = "the host took CPUs away";
 const STRANGERS: &str = "others were at work on this machine";
 const MOVED: &str = "the host moved the CPUs: to cores with a common cache, or without one";
+const APART: &str = "the host had the CPUs on cores without a common cache: what was left of the harm was of another \
+                     class";
 /// Discarded trials may be this share of all.
 const DISCARDED_FRAC: f64 = 0.4;
 
@@ -172,6 +178,10 @@ impl Ground<'_> {
                 break;
             }
             let drawn = Composition::draw(options.seed, number, &cast, options.room_cpus()?);
+            match self.await_common_cache() {
+                Err(_) if self.interrupt.requested() => break,
+                waited_s => report.waited_s += waited_s?,
+            }
             let (trial, course) = match self.trial(number, drawn, rate, &mut usual) {
                 // Ctrl-C in its midst: those before it are to be told.
                 Err(_) if self.interrupt.requested() => break,
@@ -252,7 +262,8 @@ impl Ground<'_> {
         let (mut off, latencies) = (OffTurns::default(), Latencies::default());
         self.off_turns(crowd, arrivals, (&mut off, begun + BEFORE), &latencies)?;
         if let Some(why) = self.ends_early(off.harm()) {
-            return Ok((Trial::discarded(number, drawn, off.harm(), why), None));
+            let distant = places.finish(&[start_ns..u64::MAX, 0..0], &(0..0), &self.nearest_ns)?;
+            return Ok((Trial::discarded(number, drawn, off.harm(), why).at(distant), None));
         }
         let law_ns = now_ns();
         let mut guarding = self.under_load(drawn, arrivals.rate, &latencies)?;
@@ -278,7 +289,7 @@ impl Ground<'_> {
         let spoilt = self.spoilt(said.stolen_frac, strangers_frac, distant);
         let limited = watch::limited(&moments);
         let verdict = Verdict { said, turns, limited, strangers_frac, distant };
-        let refused = spoilt.or_else(|| self.refuses(off.harm()));
+        let refused = spoilt.or_else(|| self.refuses(off.harm(), distant));
         let trial = Trial::judged(number, drawn, off.harm(), verdict).unless(refused);
         let course = Course::new(number, drawn, &spans, &latencies, &moments);
         Ok((trial, refused.is_none().then_some(course)))
@@ -317,12 +328,17 @@ impl Ground<'_> {
     }
 
     /// Why a trial that is over does not count.
-    fn refuses(&self, harm: Option<Measured>) -> Option<&'static str> {
+    fn refuses(&self, harm: Option<Measured>, distant: Distant) -> Option<&'static str> {
+        let class = self.options.harm;
         let unknown = |harm: Measured| harm.interval.1 >= WIDEST * harm.interval.0;
         if self.pools() && harm.is_some_and(unknown) {
             return Some("the harm was not known well enough");
         }
-        self.options.harm.refuses(harm.map(Measured::ratio))
+        let ratio = harm.map(Measured::ratio);
+        // Where the service has CPUs of its own all harm is by memory.
+        let left = ratio.filter(|_| self.options.apart).map(|ratio| distant.left_of(ratio));
+        let apart = left.and_then(|left| class.refuses(Some(left))).and(Some(APART));
+        class.refuses(ratio).or(apart)
     }
 
     /// Lets the law look until somebody is named, or the look is over.

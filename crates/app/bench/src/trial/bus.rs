@@ -107,6 +107,7 @@ impl BusTrialOptions {
             polluters: Vec::new(),
             innocents: Vec::new(),
             with_others: true,
+            patience: Duration::ZERO,
             json: None,
             report: None,
             program: self.program.clone(),

@@ -6,6 +6,7 @@ use super::served::TrialService;
 use super::timeline::{self, Course};
 use crate::machine::cpus;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Load of the service before it is slowed, as a share of the CPUs that it may use.
 pub(super) const LOAD_FRAC: f64 = 0.3;
@@ -40,6 +41,8 @@ pub struct TrialOptions {
     pub innocents: Vec<Program>,
     /// Trials count though others use a tenth of the machine or more.
     pub with_others: bool,
+    /// So long is waited before a trial of who takes memory, at most, until the CPUs share a cache.
+    pub patience: Duration,
     /// Where the JSON is written, anew after each trial.
     pub json: Option<PathBuf>,
     /// Where a report with the course of each trial is written, anew after each.
@@ -130,6 +133,7 @@ mod tests {
             polluters: Vec::new(),
             innocents: Vec::new(),
             with_others: false,
+            patience: Duration::ZERO,
             json: None,
             report: None,
             program: "/bin/false".into(),

@@ -3,6 +3,7 @@
 use super::draw::{Composition, Member};
 use super::guarded::Verdict;
 use super::harm::Measured;
+use super::places::Distant;
 use super::search::{Search, SearchPair};
 use super::turns::{Played, Turn};
 use quell_model::blame::{Culprit, Pressing};
@@ -98,6 +99,12 @@ impl Trial {
     ) -> Self {
         let judged = Self::judged(number, drawn, harm, Verdict::default());
         Self { seconds: None, stolen_frac: None, discarded: Some(why.to_owned()), ..judged }
+    }
+
+    /// The same, with where the CPUs were.
+    pub(super) fn at(self, distant: Distant) -> Self {
+        let Distant { harm_frac, law_frac } = distant;
+        Self { harm_distant_frac: harm_frac, law_distant_frac: law_frac, ..self }
     }
 
     /// One that counts.

@@ -4,7 +4,8 @@
 //! all the time: who fills that cache hurts nobody while there are two. So while a trial runs a line is passed
 //! between the first CPU and the last some times in a second, and the share of looks in which it came from another
 //! cache is told: of those while the harm was measured, and of those while the law looked. Where the two differ
-//! much the harm is not what the law had before it, and the trial does not count, whatever the law said.
+//! much the harm is not what the law had before it, and the trial does not count, whatever the law said; nor does it where harm by memory alone
+//! was missing for so much of that time that what was left is of another class.
 
 use crate::readings::Readings;
 use quell_pressure::allowed_cpus;
@@ -19,6 +20,8 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// Shares that differ by more are not alike. A host that moves its CPUs every second or three has shares of a quarter
 /// of a minute that differ by 0.2 from each other anyhow.
 const MOVED_FRAC: f64 = 0.5;
+/// A harm that was measured while the CPUs shared a cache for less than this share of the time is not known well.
+const LEAST_TOGETHER_FRAC: f64 = 0.25;
 /// Fewer looks tell no share.
 const FEWEST: usize = 8;
 
@@ -38,6 +41,13 @@ pub(super) struct Distant {
 }
 
 impl Distant {
+    /// Of a harm that was measured, what was left of it while the law looked, if there is none while the CPUs share no
+    /// cache, and all of it while they do; as it was measured where it is not known where they were.
+    pub(super) fn left_of(self, harm_ratio: f64) -> f64 {
+        let Some((harm, law)) = self.harm_frac.zip(self.law_frac) else { return harm_ratio };
+        harm_ratio.powf((1.0 - law) / (1.0 - harm).max(LEAST_TOGETHER_FRAC))
+    }
+
     /// Whether the law had another machine before it than the harm was measured on.
     pub(super) fn moved(self) -> bool {
         self.harm_frac.zip(self.law_frac).is_some_and(|(a, b)| (a - b).abs() > MOVED_FRAC)
@@ -45,13 +55,16 @@ impl Distant {
 }
 
 impl Places {
-    /// From now on. Where there is one CPU there is nothing to look at.
-    pub(super) fn watch() -> anyhow::Result<Self> {
+    /// Lines that are passed between the first CPU and the last; none where there is one.
+    pub(super) fn lines() -> anyhow::Result<Option<Lines>> {
         let cpus = allowed_cpus()?;
         let ends = cpus.iter().next().zip(cpus.last(1).iter().next());
-        let Some(lines) = ends.and_then(|(first, last)| Lines::between(first, last)) else {
-            return Ok(Self(None));
-        };
+        Ok(ends.and_then(|(first, last)| Lines::between(first, last)))
+    }
+
+    /// From now on. Where there is one CPU there is nothing to look at.
+    pub(super) fn watch() -> anyhow::Result<Self> {
+        let Some(lines) = Self::lines()? else { return Ok(Self(None)) };
         let look = move || (now_ns(), lines.passes_ns());
         Ok(Self(Some(Readings::start("quell-places", PERIOD, look)?)))
     }
@@ -67,15 +80,28 @@ impl Places {
         let looks = self.0.map_or(Ok(Vec::new()), Readings::finish)?;
         let looks: Vec<(u64, f64)> =
             looks.into_iter().filter_map(|(at, ns)| Some((at, ns?))).collect();
-        let mut known = nearest_ns.lock().unwrap_or_else(PoisonError::into_inner);
-        let nearest = looks.iter().fold(*known, |least, (_, ns)| least.min(*ns));
-        *known = nearest;
+        let nearest = nearest_of(looks.iter().map(|(_, ns)| *ns), nearest_ns);
         let in_harm = |at: &u64| harm.iter().any(|span| span.contains(at));
         Ok(Distant {
             harm_frac: distant_frac(&looks, nearest, in_harm),
             law_frac: distant_frac(&looks, nearest, |at| law.contains(at)),
         })
     }
+}
+
+/// The shortest way that was ever seen, these included.
+fn nearest_of(ways_ns: impl Iterator<Item = f64>, known: &Mutex<f64>) -> f64 {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    *known = ways_ns.fold(*known, f64::min);
+    *known
+}
+
+/// The share of these ways in which the CPUs shared no cache; none of too few. `nearest_ns` is the shortest that was
+/// ever seen.
+pub(super) fn looks_apart(ways_ns: &[f64], nearest_ns: &Mutex<f64>) -> Option<f64> {
+    let nearest = nearest_of(ways_ns.iter().copied(), nearest_ns);
+    let looks: Vec<(u64, f64)> = ways_ns.iter().map(|ns| (0, *ns)).collect();
+    distant_frac(&looks, nearest, |_| true)
 }
 
 /// The share of these looks, of those at times that are wanted.
@@ -111,6 +137,26 @@ mod tests {
             assert!(!stayed.moved(), "{stayed:?}");
         }
         assert_eq!(distant_frac(&looks(0..40)[..7], 28.0, |_| true), None, "too few");
+    }
+
+    #[test]
+    fn harm_by_a_cache_is_left_for_the_time_in_which_there_is_a_common_one() {
+        let of = |harm: f64, law: f64| {
+            Distant { harm_frac: Some(harm), law_frac: Some(law) }.left_of(1.44)
+        };
+        assert!((of(0.0, 0.0) - 1.44).abs() < 1e-12 && (of(0.3, 0.3) - 1.44).abs() < 1e-12);
+        assert!((of(0.0, 0.5) - 1.2).abs() < 1e-12 && (of(0.5, 0.0) - 2.0736).abs() < 1e-9);
+        assert!(of(0.0, 1.0) == 1.0 && of(1.0, 0.9) < 1.44);
+        assert!(Distant::default().left_of(1.3) == 1.3);
+    }
+
+    #[test]
+    fn whether_they_are_apart_now_is_told_by_the_shortest_way_ever() {
+        let known = Mutex::new(f64::INFINITY);
+        assert_eq!(looks_apart(&[155.0; 10], &known), Some(0.0), "nothing nearer was seen yet");
+        assert_eq!(looks_apart(&[29.0; 10], &known), Some(0.0));
+        assert_eq!(looks_apart(&[155.0; 10], &known), Some(1.0));
+        assert_eq!(looks_apart(&[155.0; 3], &known), None, "too few");
     }
 
     #[test]

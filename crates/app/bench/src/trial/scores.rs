@@ -40,6 +40,9 @@ pub struct TrialReport {
     /// Polluters that were not: they hurt the service too little, as was seen before the first trial.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
+    /// For so long was waited until the host had the CPUs on cores with a common cache, in seconds.
+    #[serde(default)]
+    pub waited_s: f64,
     /// Trials that count.
     pub trials: u32,
     /// Those that do not.
@@ -119,6 +122,7 @@ impl TrialReport {
             harm_definition: String::new(),
             seed,
             left_out: Vec::new(),
+            waited_s: 0.0,
             trials: 0,
             discarded: 0,
             precision: None,
@@ -219,7 +223,7 @@ impl TrialReport {
             |frac: Option<f64>| frac.map_or("-".into(), |f| format!("{:.0} %", 100.0 * f));
         let median = self.median_seconds.map_or("never".into(), |s| format!("{s:.1} s"));
         format!(
-            "{} trials, harm {} by {}, {} discarded\n\
+            "{} trials, harm {} by {}, {} discarded{}\n\
              found {}, at least suspected {} ({}), median time {median}\n\
              of those named, {} were the culprit; in {} trials somebody innocent was named\n\
              in {} trials somebody innocent was limited, in {} somebody without harm of 1.1\n\
@@ -229,6 +233,7 @@ impl TrialReport {
             self.harm,
             self.taken,
             self.discarded,
+            self.waited_in_words(),
             percent(self.recall),
             percent(self.suspected_frac),
             self.at_least_suspected,
@@ -242,6 +247,13 @@ impl TrialReport {
             self.throttling.in_words(),
             self.confusion.table().to_text(),
         )
+    }
+
+    fn waited_in_words(&self) -> String {
+        match self.waited_s {
+            waited_s if waited_s < 1.0 => String::new(),
+            waited_s => format!("; waited {waited_s:.0} s until the CPUs shared a cache"),
+        }
     }
 }
 

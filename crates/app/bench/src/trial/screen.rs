@@ -75,6 +75,7 @@ impl Ground<'_> {
     fn harm_of(&self, cast: &Cast, number: u32, rate: f64) -> anyhow::Result<Option<f64>> {
         let options = self.options;
         let drawn = Composition::draw(options.seed, number, cast, options.room_cpus()?);
+        self.await_common_cache()?;
         let crowd = Crowd::start(&options.program, self.groups, &drawn, self.folder.path())?;
         let (mut off, latencies) = (OffTurns::default(), Latencies::default());
         if crowd.works(self.interrupt)? {

@@ -11,6 +11,7 @@ use quell_bench::{
 };
 use quell_service::Target;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Tries on this machine whether Quell names the right one.
 #[derive(Debug, clap::Args)]
@@ -110,6 +111,10 @@ struct Polluter {
     /// others do is put down to nobody, or to the wrong one.
     #[arg(long)]
     with_others: bool,
+    /// Waits so many seconds at most before a trial of who takes memory, until the host has the CPUs on cores that
+    /// share a cache: where they share none, nobody hurts by memory.
+    #[arg(long, value_name = "S", default_value_t = 120)]
+    patience: u64,
     /// Writes the outcome, anew after each trial.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -157,6 +162,7 @@ fn run_polluter(polluter: &Polluter) -> anyhow::Result<()> {
         polluters: polluter.polluters.clone(),
         innocents: polluter.innocents.clone(),
         with_others: polluter.with_others,
+        patience: Duration::from_secs(polluter.patience),
         json: polluter.json.clone(),
         report: polluter.report.clone(),
         program: std::env::current_exe().context("cannot find this program")?,
