@@ -39,8 +39,8 @@ pub use proposal::{Input, Precedence, Proposal, Verdict, Wish};
 pub use reading::{Gap, Reading};
 pub use sample::{
     BandwidthReading, Beside, ChipTrace, CompanyReading, CpuTimes, ElsewhereReading,
-    ExperimentTrace, GaugeCounts, GaugeReading, HostReading, KeptCounts, LinkReading, PauseCounts,
-    Pressure, RequestReading, Sample, TenantReading, Throttling, WaitReading,
+    ExperimentTrace, GaugeCounts, GaugeReading, HostReading, KeptCounts, LinkReading, PassCounts,
+    PauseCounts, Pressure, RequestReading, Sample, TenantReading, Throttling, WaitReading,
 };
 pub use setup::{BatchSpec, LinkSpec, ServiceSpec, Setup, Slo};
 pub use task::{TaskEnd, TaskRecord, TaskSpec, TaskState};

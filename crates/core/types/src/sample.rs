@@ -231,6 +231,17 @@ pub struct GaugeReading {
     /// How late CPUs' timers came.
     #[serde(default)]
     pub pauses: PauseCounts,
+    /// How long lines of cache took from one CPU to another.
+    #[serde(default)]
+    pub passes: PassCounts,
+}
+
+/// How long it took to read four lines of cache that another CPU had written within a millisecond: several times
+/// as long where the host runs the two on cores without a common cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassCounts {
+    /// Samples by slot, two slots to each power of two from 64 ns on; empty where none are taken. Counts wrap.
+    pub slots: Vec<u32>,
 }
 
 /// What timers tell of time in which CPUs were not there, as when a hypervisor holds a virtual CPU back, or has

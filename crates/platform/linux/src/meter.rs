@@ -146,6 +146,7 @@ impl Meter {
             all: counts(&counted.all),
             others: counts(&counted.others),
             pauses: counted.pauses,
+            passes: counted.passes,
         }))
     }
 

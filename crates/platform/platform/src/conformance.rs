@@ -64,6 +64,8 @@ fn gauge_goes_on(old: &GaugeReading, new: &GaugeReading) {
     let (before, now) = (old.pauses, new.pauses);
     let pauses_fell = now.timed_ns < before.timed_ns || now.lost_ns < before.lost_ns;
     assert!(!pauses_fell, "late timers went back: {before:?} {now:?}");
+    let passes_fell = old.passes.slots.iter().zip(&new.passes.slots).any(|(old, new)| new < old);
+    assert!(!passes_fell, "passes of lines went back: {old:?} {new:?}");
     assert!(now.lost_ns <= now.timed_ns, "more time was lost than passed: {now:?}");
     for beside in new.beside.values().chain([&new.others]) {
         let more = beside.slots.iter().zip(&new.all.slots).any(|(beside, all)| beside > all);

@@ -53,6 +53,7 @@ const volatile __u32 online = 0;
 #include "company.h"
 #include "gauge.h"
 #include "kept.h"
+#include "passes.h"
 #include "pauses.h"
 
 struct task {
@@ -286,6 +287,8 @@ static __always_inline void gauge(struct cpu *cpu, __u32 number, __u64 now)
 	if (!cpu->gauged)
 		cpu->far = number * 7919;
 	cpu->gauged = now;
+	read_passed(another(number), now);
+	write_passed(number, now);
 	if (take_sample(cpu, number, &sample))
 		put_down_beside(number, &sample);
 }

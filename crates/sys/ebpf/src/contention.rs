@@ -106,6 +106,7 @@ pub(crate) struct Contention {
     blame: PerCpuArray<MapData, Blame>,
     samples: Array<MapData, gauge::Row>,
     pauses: PerCpuArray<MapData, gauge::Pauses>,
+    passes: PerCpuArray<MapData, gauge::Passes>,
     /// Or why it is not known what is sent.
     sends: Result<Sends, String>,
     /// Whether there is a program at each CPU's timer.
@@ -134,6 +135,7 @@ impl Contention {
         loader.override_global("tick_ns", &tick_ns, true);
         loader.map_max_entries("rq_lines", cpus as u32);
         loader.map_max_entries("rq_gauge", slots + SLOT_0);
+        loader.map_max_entries("rq_passed", cpus as u32);
         loader.map_max_entries("rq_cpus", cpus as u32);
         loader.map_max_entries("rq_blame", slots + SLOT_0);
         loader.map_max_entries("rq_groups", slots.max(64));
@@ -153,6 +155,7 @@ impl Contention {
             blame: objects::take(&mut ebpf, "rq_blame")?,
             samples: objects::take(&mut ebpf, "rq_gauge")?,
             pauses: objects::take(&mut ebpf, "rq_pauses")?,
+            passes: objects::take(&mut ebpf, "rq_passes")?,
             sends,
             ticks,
             groups: BTreeMap::new(),
@@ -306,7 +309,9 @@ impl Contention {
         let one = |slot: u32| Ok((slot, of(slot + SLOT_0)?));
         let slots = used.into_iter().map(one).collect::<Result<_, EbpfError>>()?;
         let pauses = self.pauses.get(&0, 0).map_err(EbpfError::map("rq_pauses"))?;
-        Ok(Gauge { all: of(NOBODY)?, slots, others: of(OTHERS)?, pauses: gauge::pauses(&pauses) })
+        let passes = self.passes.get(&0, 0).map_err(EbpfError::map("rq_passes"))?;
+        let (pauses, passes) = (gauge::pauses(&pauses), gauge::passes(&passes));
+        Ok(Gauge { all: of(NOBODY)?, slots, others: of(OTHERS)?, pauses, passes })
     }
 
     fn row(&self, row: u32, victim: usize) -> Result<Row, EbpfError> {

@@ -1,9 +1,9 @@
-//! What the gauge counts: how long accesses take, of whom and beside whom (bpf/gauge.h, bpf/kept.h).
+//! What the gauge counts: how long accesses take, of whom and beside whom (bpf/gauge.h, bpf/kept.h, bpf/passes.h).
 
 use crate::objects;
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf};
-use quell_types::{KeptCounts, PauseCounts};
+use quell_types::{KeptCounts, PassCounts, PauseCounts};
 use rustix::time::{ClockId, clock_getres};
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,10 +51,18 @@ pub struct Gauge {
     pub others: Samples,
     /// How late CPUs' timers came.
     pub pauses: PauseCounts,
+    /// How long lines took from one CPU to another.
+    pub passes: PassCounts,
 }
 
 /// `struct pauses` of bpf/pauses.h: time between ticks, and what of it was too long.
 pub(crate) type Pauses = [u64; 2];
+
+/// `struct passes` of bpf/passes.h: samples by slot.
+pub(crate) type Passes = [u32; PASS_SLOTS];
+
+/// Slots of what lines took from one CPU to another.
+const PASS_SLOTS: usize = 16;
 
 /// `struct gauge` of bpf/gauge.h: when it was counted last; samples by slot, two in a word; what memory took,
 /// and its squares; samples of kept lines, what these took and how long they were left.
@@ -96,6 +104,12 @@ pub(crate) fn pauses(of_cpus: &[Pauses]) -> PauseCounts {
         timed_ns: all.timed_ns.wrapping_add(*timed_ns),
         lost_ns: all.lost_ns.wrapping_add(*lost_ns),
     })
+}
+
+/// Summed over CPUs; counts wrap.
+pub(crate) fn passes(of_cpus: &[Passes]) -> PassCounts {
+    let sum = |slot: usize| of_cpus.iter().fold(0, |all: u32, of| all.wrapping_add(of[slot]));
+    PassCounts { slots: (0..PASS_SLOTS).map(sum).collect() }
 }
 
 /// Why nothing is gauged where so many CPUs are, if that is so: nobody else than x86-64 has split locks, and
@@ -152,5 +166,13 @@ mod tests {
     fn what_cpus_lost_adds_up() {
         let all = pauses(&[[10, 1], [20, 0], [u64::MAX, 2]]);
         assert_eq!(all, PauseCounts { timed_ns: 29, lost_ns: 3 });
+    }
+
+    #[test]
+    fn passes_of_all_cpus_add_up() {
+        let mut one = Passes::default();
+        (one[2], one[8]) = (5, u32::MAX);
+        let all = passes(&[one, one]);
+        assert_eq!((all.slots.len(), all.slots[2], all.slots[8]), (PASS_SLOTS, 10, u32::MAX - 1));
     }
 }

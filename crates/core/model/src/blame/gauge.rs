@@ -60,6 +60,7 @@ mod kept;
 mod lockers;
 mod memory;
 mod moments;
+mod passes;
 mod peers;
 mod pressing;
 mod told;
@@ -75,6 +76,7 @@ pub use toll::Toll;
 use growth::{both, grown};
 use kept::Kept;
 use memory::Memory;
+use passes::Passes;
 use quell_types::{GaugeReading, Reading, Tenant, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -178,6 +180,7 @@ pub struct Gauge {
     /// The most CPUs of each in a sample that was held back, fading.
     peaks: BTreeMap<Tenant, f64>,
     memory: Memory,
+    passes: Passes,
     kept: Kept,
     /// Those who drive out so much of the caches that it counts.
     driving_out: BTreeMap<Tenant, DrivesOut>,
@@ -202,6 +205,7 @@ impl Gauge {
             held_back: false,
             peaks: BTreeMap::new(),
             memory: Memory::default(),
+            passes: Passes::default(),
             kept: Kept::default(),
             driving_out: BTreeMap::new(),
         }
@@ -224,6 +228,7 @@ impl Gauge {
         let Some((then, old)) = self.last.replace((now, reading.clone())) else { return };
         let passed_s = now.since(then).as_secs_f64();
         self.memory.learn(passed_s, &old, reading);
+        self.passes.learn(passed_s, &old.passes, &reading.passes);
         self.kept.learn(passed_s, &old, reading);
         let reads_ln = self.memory.usual_ln();
         self.driving_out = reads_ln.map_or_else(BTreeMap::new, |ln| self.kept.driving_out(ln));
@@ -291,6 +296,19 @@ impl Gauge {
             *known = known.max(drives.weight_ln());
         }
         weights
+    }
+
+    /// Whether the host ran the CPUs on cores without a common cache since the reading before: who hurts others by a
+    /// cache did not do so then. None where that was not seen.
+    #[must_use]
+    pub fn are_apart(&self) -> Option<bool> {
+        self.passes.apart()
+    }
+
+    /// For how long it has done so without a break, in seconds; 0 where it does not.
+    #[must_use]
+    pub fn apart_for_s(&self) -> f64 {
+        self.passes.lasts_s()
     }
 
     /// The slot from which a sample is slow; none before enough was seen.

@@ -49,6 +49,10 @@ pub(crate) struct World<P> {
     pub(crate) held_s: BTreeMap<Tenant, f64>,
     /// Whether the kernel tells beside whom the service runs: beside each group for as long.
     pub(crate) tells_company: bool,
+    /// In which steps the host has the CPUs on cores without a common cache, so that nobody hurts.
+    pub(crate) apart: fn(u32) -> bool,
+    /// Whether the gauge sees that.
+    pub(crate) sees_apart: bool,
     seed: u64,
     step: u32,
 }
@@ -73,6 +77,8 @@ impl<P: Policy> World<P> {
             looks: Vec::new(),
             held_s: BTreeMap::new(),
             tells_company: false,
+            apart: |_| false,
+            sees_apart: true,
             seed,
             step: 0,
         }
@@ -86,6 +92,10 @@ impl<P: Policy> World<P> {
             sum += (self.seed >> 11) as f64 / (1_u64 << 53) as f64;
         }
         sum
+    }
+
+    pub(crate) fn is_apart(&self) -> bool {
+        (self.apart)(self.step)
     }
 
     fn wanted_cpus(&self, group: &Tenant) -> f64 {
@@ -102,7 +112,7 @@ impl<P: Policy> World<P> {
     fn cost_s(&mut self, requests: f64, held: &[Tenant]) -> f64 {
         let runs = self.harm_ln.iter().filter(|(group, _)| !held.contains(group));
         let ln_of = |(group, ln): (&Tenant, &f64)| ln * self.cpus(group) / self.wanted_cpus(group);
-        let ln: f64 = runs.map(ln_of).sum();
+        let ln: f64 = if self.is_apart() { 0.0 } else { runs.map(ln_of).sum() };
         200e-6 * libm::exp(ln) * (1.0 + SPREAD / requests.sqrt() * self.chance()).max(0.1)
     }
 
@@ -181,6 +191,7 @@ impl<P: Policy> World<P> {
             p95_s *= if free { *times } else { 1.0 };
         }
         self.press();
+        self.pass_lines();
         let web = seen.services.get_mut(&"web".into());
         let tails = Tails {
             requests: 500,
@@ -203,6 +214,15 @@ impl<P: Policy> World<P> {
             of.kept.samples += 5;
             of.kept.took += 5 * took;
             of.kept.ns += 5 * 4_000_000;
+        }
+    }
+
+    /// Lines took 130 ns from one CPU to the other, or 600.
+    fn pass_lines(&mut self) {
+        if self.sees_apart {
+            let slot = if self.is_apart() { 7 } else { 2 };
+            self.gauge.passes.slots.resize(16, 0);
+            self.gauge.passes.slots[slot] += 15;
         }
     }
 

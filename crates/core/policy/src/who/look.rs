@@ -17,6 +17,8 @@ pub(super) const SHORT_LOOK: [bool; 4] = [true, false, false, true];
 pub(super) const HELD_CHIPS: u64 = 2;
 /// Held time that may be kept for later: half a bank.
 const KEPT_S: f64 = 0.25;
+/// Looks wait for so long at most until the CPUs share a cache.
+const LONGEST_APART_S: f64 = 30.0;
 /// Held time that may be lent.
 const LENT_S: f64 = 0.25;
 /// The release comes at the latest so many times the planned hold after the planned end.
@@ -41,6 +43,13 @@ impl Who {
             return KEPT_S;
         }
         if self.lends(tenant, batch, rule) { -LENT_S } else { 0.0 }
+    }
+
+    /// Whether looks wait for the host to have the CPUs on cores with a common cache again: it may be back within
+    /// seconds, and banks are small. Not for ever: there is harm by other things than caches.
+    pub(super) fn waits_for_a_common_cache(&self) -> bool {
+        let apart = self.gauge.are_apart() == Some(true);
+        apart && self.gauge.apart_for_s() < LONGEST_APART_S
     }
 
     /// Whether a bank pays now for what it earns later: who is probably guilty is to be found out about before the

@@ -18,6 +18,9 @@
 //! ([`quell_model::blame::Gauge`]); named is who does so while a service suffers. Who drives out what lies in
 //! the caches it tells as well: that one is suspected as long as looks do not say that it does no harm.
 //!
+//! While the host has the CPUs on cores without a common cache, which the gauge sees, nobody hurts by one. So looks that
+//! can wait do so, half a minute at most, and one that was made all the same, and shows nothing, acquits hardly.
+//!
 //! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
 //! (`who/reporters.rs`), at most 1 % of it. Each look takes one along into its hold.
 //!
@@ -59,7 +62,7 @@
 //!   if a victim is slow for this moment: hold those who may make it so (`now.rs`), and stop
 //!   if there are rivals of whom it is open what they want: hold all others but the greediest, as many as
 //!       there are CPUs for, and stop
-//!   if no look is on its way and the last one is long enough ago:
+//!   if no look is on its way, the last one is long enough ago, and the CPUs share a cache (or have not for long):
 //!       for each victim, least looked at first:
 //!           set = the one in bad company, if it is probably guilty and not named yet; else those about
 //!               whom its hypotheses disagree most, of those who can pay
@@ -209,7 +212,8 @@ impl Who {
             if self.params.company {
                 victim.accompany(seen, service);
             }
-            seen.experiments.iter().for_each(|trace| victim.take(trace, seen, service));
+            let apart = self.gauge.are_apart() == Some(true);
+            seen.experiments.iter().for_each(|trace| victim.take(trace, (seen, service), apart));
             victim.feel(seen, service, &cpus);
             victim.pay(self.gauge.window(), service);
             // Another law's looks are known of when they end.
@@ -274,6 +278,9 @@ impl Who {
             }
             Some(_) => self.see_void(seen.time),
             None => {}
+        }
+        if self.waits_for_a_common_cache() {
+            return None;
         }
         // What a suspect wants shows only in samples in which it was not held.
         if !self.clean && self.victims.values().any(Victim::is_undecided) {

@@ -1,5 +1,6 @@
 //! Tests of `who` in a small world.
 
+mod apart;
 mod caches;
 
 use super::*;

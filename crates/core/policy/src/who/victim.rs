@@ -20,6 +20,8 @@ use witness::Witness;
 
 /// A service that uses so much CPU is asked for something.
 const WORKING_CPUS: f64 = 0.05;
+/// A look made while the CPUs share no cache shows nothing of harm by one, so likely.
+const APART_VOID_FRAC: f64 = 0.8;
 
 /// One service with all evidence about it.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub(super) struct Victim {
     latency: Witness,
     pulses: Pulses,
     /// Looks in the moment that is not over yet: should it be too long for one, they speak of what is usual.
-    in_moment: Vec<ExperimentTrace>,
+    in_moment: Vec<(ExperimentTrace, bool)>,
     cpi2: Cpi2,
     company: Company,
     /// What that says now.
@@ -92,35 +94,36 @@ impl Victim {
         usually_ln < 0.0 && self.pulses.guilt().evidence_ln(suspect) <= 0.0
     }
 
-    /// Learns from a look that came with this sample. What is seen in a slow moment speaks of these only,
+    /// Learns from a look that came with this sample, in which the CPUs were `apart` or not. What is seen in a slow moment speaks of these only,
     /// and what is seen between them of the rest: else who was held in the ones with somebody else, and the
     /// other alone between them, would make that one guilty.
     pub(super) fn take(
         &mut self,
         trace: &ExperimentTrace,
-        seen: &Observation,
-        service: &ServiceObservation,
+        (seen, service): (&Observation, &ServiceObservation),
+        apart: bool,
     ) {
-        self.latency.take(trace);
+        self.latency.take(trace, 0.0);
         match self.pulses.when(trace, self.felt(seen, service).as_ref()) {
-            When::Usual => self.look_usually(trace),
+            When::Usual => self.look_usually(trace, apart),
             When::Moment(over_frac) => {
                 // It may be void.
                 let _ = self.pulses.take(trace, over_frac);
                 if self.pulses.count() > 0 {
-                    self.in_moment.push(trace.clone());
+                    self.in_moment.push((trace.clone(), apart));
                 } else {
                     // It may as well be the begin of how it is from now on.
-                    self.look_usually(trace);
+                    self.look_usually(trace, apart);
                 }
             }
             When::Edge => {}
         }
     }
 
-    /// What is usual shows in a look.
-    fn look_usually(&mut self, trace: &ExperimentTrace) {
-        if let Some(look) = self.work.take(trace) {
+    /// What is usual shows in a look; little of it while the CPUs share no cache.
+    fn look_usually(&mut self, trace: &ExperimentTrace, apart: bool) {
+        let void_frac = if apart { APART_VOID_FRAC } else { 0.0 };
+        if let Some(look) = self.work.take(trace, void_frac).filter(|_| !apart) {
             self.slight.measure(&look);
         }
     }
@@ -149,7 +152,7 @@ impl Victim {
         }
         if self.pulses.is_overlong() {
             let looks = std::mem::take(&mut self.in_moment);
-            looks.iter().for_each(|trace| self.look_usually(trace));
+            looks.iter().for_each(|(trace, apart)| self.look_usually(trace, *apart));
         } else if !self.pulses.is_slow() {
             self.in_moment.clear();
         }

@@ -4,8 +4,8 @@ use super::body::Body;
 use quell_platform::Scope;
 use quell_types::{
     BandwidthReading, Beside, Celsius, CompanyReading, CpuTimes, ElsewhereReading, Gap,
-    GaugeCounts, GaugeReading, HostReading, Link, LinkReading, PauseCounts, Pressure, Reading,
-    RequestReading, Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
+    GaugeCounts, GaugeReading, HostReading, Link, LinkReading, PassCounts, PauseCounts, Pressure,
+    Reading, RequestReading, Sample, Tenant, TenantReading, Throttling, Time, WaitReading, Watts,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,7 +107,10 @@ impl Body {
         let (said_ns, hidden_ns) = (self.world.stolen_ns, self.world.hidden_ns);
         let pauses =
             PauseCounts { timed_ns: self.world.busy_ns + said_ns, lost_ns: hidden_ns + said_ns };
-        Ok(Arc::new(GaugeReading { all: (&counted.all).into(), beside, others, pauses }))
+        let all = (&counted.all).into();
+        // Its CPUs stay where they are.
+        let passes = PassCounts::default();
+        Ok(Arc::new(GaugeReading { all, beside, others, pauses, passes }))
     }
 
     fn bus_locks(&self) -> Reading<Arc<BTreeMap<u32, u64>>> {

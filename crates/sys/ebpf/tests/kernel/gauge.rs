@@ -5,6 +5,7 @@ use crate::contention::{
     A, B, VICTIM, at_work, group, kernel_says, one_at_a_time, spinner, watching,
 };
 use quell_ebpf::{CgroupIds, GAUGE_SLOTS, Gauge, Probes, Samples};
+use quell_types::PassCounts;
 
 /// Samples of the gauge between two looks, by slot: all, and those beside B.
 fn samples_while(probes: &Probes, group: &Cgroup, ns: u64) -> (Vec<u32>, Vec<u32>) {
@@ -44,6 +45,27 @@ fn the_gauge_counts_beside_whom_accesses_took_how_long() {
     assert!((1.0..60.0).contains(&mean), "{memory:?}");
     let slow: u32 = all.iter().skip(usual + 5).sum();
     assert!(slow <= sum(&all) / 10, "usual slot {usual}: {all:?}");
+}
+
+/// Where both CPUs turn from one task to another, lines are read that the other one wrote just before. (Where the host
+/// has them cannot be had at will.)
+#[test]
+fn lines_that_pass_from_one_cpu_to_another_are_timed() {
+    let _one = one_at_a_time();
+    let (victim, a) = (group("passes-v"), group("passes-a"));
+    let probes = watching(&[(&victim, VICTIM), (&a, A)]);
+    let _spinners = ["0", "1"].map(|cpu| [spinner(&victim, cpu), spinner(&a, cpu)]);
+    at_work(&a, 2);
+    let before = probes.read_gauge().unwrap().passes;
+    let after = eventually("passes", || {
+        let now = probes.read_gauge().unwrap().passes;
+        let sum = |passes: &PassCounts| passes.slots.iter().sum::<u32>();
+        if sum(&now) - sum(&before) >= 20 { Ok(now) } else { Err(format!("{now:?}")) }
+    });
+    println!("{after:?}");
+    // Four reads take longer than none, and less than eight microseconds but for chance.
+    let late: u32 = after.slots.iter().skip(14).sum();
+    assert!(late <= after.slots.iter().sum::<u32>() / 4, "{after:?}");
 }
 
 /// A CPU that is busy has a tick after tick, and its time between them is all that it has; of that at most all is

@@ -23,6 +23,8 @@ const PRESSES_SD: f64 = 0.08;
 /// That much of who uses so many CPUs. Of who uses less, less in proportion: what it drives out in its few turns
 /// is back before the next.
 const PRESSES_CPUS: f64 = 0.2;
+/// It is told where the CPUs are if they were apart for so much of the time.
+const TOLD_APART_FRAC: f64 = 0.05;
 /// A variance is above 0.
 const LEAST_SHARE: f64 = 1e-3;
 
@@ -53,6 +55,7 @@ impl Gauge {
         self.suspect_who_presses(finding, of, params);
         self.tell_of_caches(finding);
         self.tell_of_memory(finding);
+        self.tell_where_cpus_are(finding);
         rank(&mut finding.culprits);
     }
 
@@ -117,6 +120,20 @@ impl Gauge {
             Some(loads) if !presses || loads.effect_ln > fills.effect_ln => loads,
             _ => fills,
         }
+    }
+
+    /// Says for how much of the time there was nothing to fight over, where somebody is accused of harm by memory.
+    fn tell_where_cpus_are(&self, finding: &mut Finding) {
+        let of_memory = |c: &Culprit| !matches!(c.resource, Resource::Cpu | Resource::BusLock);
+        let by_memory = finding.culprits.iter().any(of_memory);
+        let apart_frac = self.passes.share().filter(|frac| by_memory && *frac >= TOLD_APART_FRAC);
+        finding.evidence.extend(apart_frac.map(|frac| {
+            format!(
+                "for {:.0} % of the last minute the host had the CPUs on cores without a common cache: nobody hurts \
+                 by one then",
+                100.0 * frac
+            )
+        }));
     }
 
     /// Says of those who are accused that they drive out what lies in the caches.

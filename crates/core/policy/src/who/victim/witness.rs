@@ -28,12 +28,14 @@ impl Witness {
         }
     }
 
-    /// Learns from a look, and gives what it says; one that was void says nothing.
-    pub(super) fn take(&mut self, trace: &ExperimentTrace) -> Option<Measurement> {
-        let Ok(measurement) = self.measurer.trace(trace) else {
+    /// Learns from a look in which with this probability nothing could show, and gives what it says; one that was void
+    /// says nothing.
+    pub(super) fn take(&mut self, trace: &ExperimentTrace, void_frac: f64) -> Option<Measurement> {
+        let Ok(mut measurement) = self.measurer.trace(trace) else {
             self.void = self.void.saturating_add(1);
             return None;
         };
+        measurement.void_frac = void_frac;
         self.guilt.measure(&measurement);
         self.void = 0;
         Some(measurement)
