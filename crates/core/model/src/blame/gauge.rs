@@ -15,7 +15,8 @@
 //! moment is the scheduler's doing, so each sample is a small experiment that costs nobody anything. Beside
 //! a locker nearly every sample is slow, and without it none.
 //!
-//! The same samples read memory, too: who loads it is told by [`Loads`], as a word that looks have to prove;
+//! With each sample lines pass from one CPU to another, which tells whether the host has these on cores with a common
+//! cache just now (`gauge/passes.rs`). The same samples read memory, too: who loads it is told by [`Loads`], as a word that looks have to prove;
 //! and samples of a group's own turns tell what it drives out of the caches ([`DrivesOut`]).
 //!
 //! That says who locks, and not that a service suffers. So each service is compared with itself: by CPU time
