@@ -131,9 +131,8 @@ static __always_inline __u64 multiply(__u64 value)
 static __always_inline __u32 slot_of_ratio(__u64 lines_ns, __u64 multiplications_ns)
 {
 	__u64 ratio = EIGHTHS * lines_ns / (multiplications_ns | 1);
-	__u32 bit = highest_bit(ratio), slot;
+	__u32 slot = halves_of(ratio);
 
-	slot = bit ? 2 * bit + ((ratio >> (bit - 1)) & 1) : 0;
 	return slot < GAUGE_SLOTS ? slot : GAUGE_SLOTS - 1;
 }
 

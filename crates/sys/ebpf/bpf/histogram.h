@@ -24,6 +24,14 @@ static __always_inline __u32 highest_bit(__u64 value)
 	return bit;
 }
 
+/* A value in halves of powers of two: two slots to each. */
+static __always_inline __u32 halves_of(__u64 value)
+{
+	__u32 bit = highest_bit(value);
+
+	return bit ? 2 * bit + ((value >> (bit - 1)) & 1) : 0;
+}
+
 /* The caller shall check it against SLOTS: verifiers before Linux 6.3 do not see that it fits. */
 static __always_inline __u64 slot_of(__u64 value)
 {

@@ -39,12 +39,11 @@ struct {
 	__type(value, struct passes);
 } rq_passes SEC(".maps");
 
-/* A time in halves of powers of two. */
+/* A time as a slot. */
 static __always_inline __u32 pass_slot(__u64 ns)
 {
-	__u32 bit = highest_bit(ns | 1), slot;
+	__u32 slot = halves_of(ns);
 
-	slot = bit ? 2 * bit + ((ns >> (bit - 1)) & 1) : 0;
 	slot = slot < PASS_FROM ? 0 : slot - PASS_FROM;
 	barrier_var(slot);
 	return slot < PASS_SLOTS ? slot : PASS_SLOTS - 1;

@@ -1,7 +1,8 @@
 //! Waits before a trial until the host runs this machine's CPUs on cores that share a cache.
 //!
 //! Where they share none nobody hurts the service by a cache, and hardly anybody by memory, whoever is put beside it:
-//! its trial would be discarded for want of harm. A host that moves its guest's CPUs about leaves them apart for a second
+//! its trial would be discarded for want of harm. A host that moves its guest's CPUs about leaves them apart for a
+//! second
 //! or for minutes, so it is looked at before a culprit is put there, and waited for as long as there is patience.
 
 use super::Ground;

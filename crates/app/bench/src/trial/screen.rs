@@ -18,6 +18,7 @@ use super::crowd::Crowd;
 use super::draw::{Cast, Composition, Harm, Taken};
 use super::harm::{Latencies, Measured};
 use super::off::{Arrivals, OffTurns};
+use super::patience::wants_cache;
 use super::{BEFORE, Ground, SETTLED};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,7 @@ impl LeftOut {
 /// Whether polluters are looked at first. Of little harm a search finds how hard one must work; who takes CPUs hurts
 /// everywhere; a control measures chance.
 pub(super) fn screens(harm: Harm, taken: Taken, control: bool) -> bool {
-    harm == Harm::Much && taken == Taken::Memory && !control
+    harm == Harm::Much && wants_cache(harm, taken, control)
 }
 
 impl Ground<'_> {

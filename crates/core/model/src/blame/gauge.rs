@@ -16,7 +16,8 @@
 //! a locker nearly every sample is slow, and without it none.
 //!
 //! With each sample lines pass from one CPU to another, which tells whether the host has these on cores with a common
-//! cache just now (`gauge/passes.rs`). The same samples read memory, too: who loads it is told by [`Loads`], as a word that looks have to prove;
+//! cache just now (`gauge/passes.rs`). The same samples read memory, too: who loads it is told by [`Loads`], as a
+//! word that looks have to prove;
 //! and samples of a group's own turns tell what it drives out of the caches ([`DrivesOut`]).
 //!
 //! That says who locks, and not that a service suffers. So each service is compared with itself: by CPU time

@@ -35,7 +35,8 @@ pub(super) struct Look {
 
 impl Who {
     /// Held time that a look by this rule leaves to a suspect; below 0, what its bank lends. Of who is held back
-    /// by its quota a look tells little, and it is wanted when that ends. Who was limited before may do harm for moments only: then
+    /// by its quota a look tells little, and it is wanted when that ends. Who was limited before may do harm for
+    /// moments only: then
     /// looks in between, which show nothing and can wait, would use up what its next moment wants.
     pub(super) fn kept_s(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> f64 {
         let in_between = rule == "look" && self.known.contains(tenant);

@@ -94,7 +94,8 @@ impl Victim {
         usually_ln < 0.0 && self.pulses.guilt().evidence_ln(suspect) <= 0.0
     }
 
-    /// Learns from a look that came with this sample, in which the CPUs were `apart` or not. What is seen in a slow moment speaks of these only,
+    /// Learns from a look that came with this sample, in which the CPUs were `apart` or not. What is seen in a slow
+    /// moment speaks of these only,
     /// and what is seen between them of the rest: else who was held in the ones with somebody else, and the
     /// other alone between them, would make that one guilty.
     pub(super) fn take(
@@ -252,7 +253,8 @@ impl Victim {
         self.requests_per_s.is_none() && service.qps.is_ok() && !works
     }
 
-    /// Says what is known now, where the kernel trapped these `lockers` and bus locks do harm; nothing before any request was seen, or any wait of a service whose
+    /// Says what is known now, where the kernel trapped these `lockers` and bus locks do harm; nothing before any
+    /// request was seen, or any wait of a service whose
     /// requests nobody counts.
     pub(super) fn judge(
         &mut self,

@@ -345,6 +345,7 @@ fn relay() -> (u16, u16, std::thread::JoinHandle<()>) {
 
 #[test]
 fn who_wakes_in_the_midst_of_a_request_is_no_company_for_it() {
+    let _one = one_at_a_time();
     let (victim, a) = (group("midst-v"), group("midst-a"));
     let probes = watching(&[(&victim, VICTIM), (&a, A)]);
     let (from, to, relay) = relay();

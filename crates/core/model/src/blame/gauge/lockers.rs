@@ -55,8 +55,7 @@ impl Gauge {
 
     /// How much another who was there in most of these slow samples stands out, of what this one does.
     fn rival(&self, tenant: &Tenant, beside: Count) -> Option<f64> {
-        let shares =
-            |other: &&Count| beside.slow + other.slow > self.params.shared_frac * self.all.slow;
+        let shares = |other: &&Count| self.share_most(beside.slow, other.slow);
         let named =
             self.beside.iter().filter(|(other, _)| *other != tenant).map(|(_, count)| count);
         let rivals = named.chain([&self.others]).filter(shares);
@@ -64,14 +63,19 @@ impl Gauge {
         rivals.map(|other| self.stands_out(*other) / mine).reduce(f64::max)
     }
 
+    /// Whether two that have so many slow samples must have most of them in common.
+    fn share_most(&self, slow: f64, other: f64) -> bool {
+        slow + other > self.params.shared_frac * self.all.slow
+    }
+
     /// Whether another was there in most of the slow samples of this one as well.
     pub(super) fn was_there_too(&self, locker: &Locker, other: &Tenant) -> bool {
-        let most = self.params.shared_frac * self.all.slow;
-        let also = |count: &Count| locker.samples + count.slow > most;
+        let also = |count: &Count| self.share_most(locker.samples, count.slow);
         locker.workload != *other && self.beside.get(other).is_some_and(also)
     }
 
-    /// Of these nothing is known any more. What was slow beside one who was told goes with him: else it would be put down
+    /// Of these nothing is known any more. What was slow beside one who was told goes with him: else it would be put
+    /// down
     /// to whoever was there in the same samples. They come by hundreds in a second, so that not much is lost.
     pub(super) fn leave(&mut self, leaves: impl Fn(&Tenant) -> bool) {
         if self.beside.keys().any(&leaves) {
