@@ -4,7 +4,7 @@
 //! it takes of a cache is what its own accesses bring in.
 
 use crate::PressureError;
-use crate::kernel::{Stopwatch, below, flush, step, streams, time_chain};
+use crate::kernel::{Probe, Stopwatch, below, flush, step, streams, time_chain};
 use crate::region::{LINE, Region};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -56,37 +56,90 @@ impl Chase {
     /// The mean time of an access over a span, in nanoseconds; chains in which the thread was
     /// evidently interrupted are left out. None if there was no other.
     pub fn access_ns(&mut self, span: Duration) -> Option<f64> {
-        let (begun, mut took, mut accesses) = (Instant::now(), Duration::ZERO, 0);
-        while begun.elapsed() < span {
-            let lines = &self.region.lines()[..self.lines];
-            if let Some(probe) = time_chain(self.watch, lines, &mut self.state, CHAIN) {
-                took += probe.took;
-                accesses += probe.accesses;
-            }
-        }
-        (accesses > 0).then(|| took.as_nanos() as f64 / accesses as f64)
+        self.mean(span, false, Weight::Access)
     }
 
     /// The same, where no cache may hold what is reached: lines are flushed just before, if the
     /// processor lets a program do that ([`Chase::FLUSHES`]). Else only memory larger than all
     /// caches will do.
     pub fn far_access_ns(&mut self, span: Duration) -> Option<f64> {
-        let (begun, mut took, mut accesses) = (Instant::now(), Duration::ZERO, 0);
-        while begun.elapsed() < span {
-            let lines = &self.region.lines()[..self.lines];
-            // Where the chain will go, since no word has its top bit set.
-            let mut ahead = self.state;
-            flush((0..CHAIN).map(|_| {
-                let line = &lines[below(ahead, lines.len() as u64)];
-                ahead = step(ahead);
-                line
-            }));
-            if let Some(probe) = time_chain(self.watch, lines, &mut self.state, CHAIN) {
-                took += probe.took;
-                accesses += probe.accesses;
+        self.mean(span, true, Weight::Access)
+    }
+
+    /// What an access takes at any moment of a span, in nanoseconds: each chain counts for the time from
+    /// the one before to its end. The mean over accesses has fewer of them while they take long; this one
+    /// lies halfway between two values if each holds for half of the time.
+    pub fn moment_ns(&mut self, span: Duration) -> Option<f64> {
+        self.mean(span, false, Weight::Time)
+    }
+
+    /// The same as [`Chase::moment_ns`], reached as in [`Chase::far_access_ns`].
+    pub fn far_moment_ns(&mut self, span: Duration) -> Option<f64> {
+        self.mean(span, true, Weight::Time)
+    }
+
+    fn mean(&mut self, span: Duration, far: bool, weight: Weight) -> Option<f64> {
+        let (begun, mut before, mut mean) = (Instant::now(), Duration::ZERO, Mean::default());
+        while before < span {
+            if far {
+                self.flush_ahead();
             }
+            let lines = &self.region.lines()[..self.lines];
+            let probe = time_chain(self.watch, lines, &mut self.state, CHAIN);
+            let now = begun.elapsed();
+            if let Some(probe) = probe {
+                mean.add(probe, now - before, weight);
+            }
+            before = now;
         }
-        (accesses > 0).then(|| took.as_nanos() as f64 / accesses as f64)
+        mean.ns()
+    }
+
+    /// Flushes the lines to which the next chain will go; no word has its top bit set, so that is known.
+    fn flush_ahead(&self) {
+        let lines = &self.region.lines()[..self.lines];
+        let mut ahead = self.state;
+        flush((0..CHAIN).map(|_| {
+            let line = &lines[below(ahead, lines.len() as u64)];
+            ahead = step(ahead);
+            line
+        }));
+    }
+}
+
+/// For how much a chain counts in a mean.
+#[derive(Clone, Copy)]
+enum Weight {
+    /// For its accesses.
+    Access,
+    /// For the time since the one before.
+    Time,
+}
+
+/// A chain counts for no longer than so many times what it took: what is longer is time in which the thread
+/// had no CPU.
+const LONGEST_SINCE: u32 = 4;
+
+/// A mean over chains.
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    all: f64,
+}
+
+impl Mean {
+    fn add(&mut self, probe: Probe, since_last: Duration, weight: Weight) {
+        let access_ns = probe.took.as_nanos() as f64 / probe.accesses as f64;
+        let weight = match weight {
+            Weight::Access => probe.accesses as f64,
+            Weight::Time => since_last.min(LONGEST_SINCE * probe.took).as_secs_f64(),
+        };
+        self.sum += weight * access_ns;
+        self.all += weight;
+    }
+
+    fn ns(&self) -> Option<f64> {
+        (self.all > 0.0).then(|| self.sum / self.all)
     }
 }
 
@@ -106,6 +159,32 @@ mod tests {
         };
         let (near, far) = (median(false), median(true));
         assert!(!Chase::FLUSHES || far > 1.5 * near, "{near} ns and {far} ns");
+    }
+
+    #[test]
+    fn a_moment_lies_halfway_where_each_of_two_times_holds_for_half_of_the_span() {
+        // A microsecond at 10 ns an access and one at 40: 100 and 25 accesses.
+        let chains = [(10, 10); 10].into_iter().chain([(40, 10), (40, 10), (40, 5)]);
+        let of = |weight| {
+            let mut mean = Mean::default();
+            for (ns, accesses) in chains.clone() {
+                let took = Duration::from_nanos(ns * accesses);
+                mean.add(Probe { took, accesses }, took, weight);
+            }
+            mean.ns().unwrap()
+        };
+        assert!((of(Weight::Time) - 25.0).abs() < 1e-9);
+        assert!((of(Weight::Access) - 2000.0 / 125.0).abs() < 1e-9);
+        assert_eq!(Mean::default().ns(), None);
+    }
+
+    #[test]
+    fn time_without_a_cpu_counts_for_little() {
+        let mut mean = Mean::default();
+        let probe = |ns: u64| Probe { took: Duration::from_nanos(64 * ns), accesses: 64 };
+        (0..100).for_each(|_| mean.add(probe(10), Duration::from_nanos(640), Weight::Time));
+        mean.add(probe(20), Duration::from_secs(1), Weight::Time);
+        assert!(mean.ns().unwrap() < 11.0);
     }
 
     #[test]

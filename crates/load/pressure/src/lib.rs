@@ -25,6 +25,7 @@ mod child;
 mod dial;
 mod duty;
 mod error;
+mod footprint;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -57,6 +58,7 @@ pub use chase::Chase;
 pub use child::{Bound, Ended, process_cpu_time, spawn_bound};
 pub use duty::{Duty, Step};
 pub use error::PressureError;
+pub use footprint::Footprint;
 pub use hugepages::HugePages;
 pub use in_place::InPlace;
 pub use intensity::{Intensity, Plan};

@@ -6,8 +6,8 @@ use crate::meter::{Counts, Meter, Slot};
 use crate::report::{SCHEMA, course};
 use crate::worker::{self, Orders};
 use crate::{
-    Duty, End, HugePages, Intensity, Options, PressureError, Progress, Report, Resource, Sink,
-    Stop, ThreadReport, Timing, hugepages,
+    Duty, End, Footprint, HugePages, Intensity, Options, PressureError, Progress, Report, Resource,
+    Sink, Stop, ThreadReport, Timing, hugepages,
 };
 use quell_types::Topology;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,6 +37,7 @@ struct Crew {
     cpus: Vec<Option<u32>>,
     huge_pages: Option<HugePages>,
     notes: Vec<String>,
+    footprint: Option<Footprint>,
     /// What arming took.
     armed_in: Duration,
     _sink: Option<Sink>,
@@ -78,6 +79,7 @@ pub fn arm(options: &Options, topology: &Topology, stop: &Stop) -> Result<Armed,
         cpus,
         huge_pages: None,
         notes: jobs.notes,
+        footprint: jobs.footprint,
         armed_in: Duration::ZERO,
         _sink: jobs.sink,
     };
@@ -187,6 +189,13 @@ impl Armed {
 }
 
 impl Running {
+    /// What a capacity of caches has behind the first of its caches, to be looked at from elsewhere; none of
+    /// other kernels.
+    #[must_use]
+    pub fn footprint(&self) -> Option<Footprint> {
+        self.crew.footprint.clone()
+    }
+
     /// Time since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {

@@ -2,8 +2,8 @@
 
 use super::{Job, Jobs, job};
 use crate::kernel::{CacheCapacity, CacheShare, Code, InstructionCache, Memory};
-use crate::region::{Region, available_bytes};
-use crate::{Options, PressureError, Resource};
+use crate::region::{LINE, Region, available_bytes};
+use crate::{Footprint, Options, PressureError, Resource};
 use quell_types::{Cache, CacheKind, Topology};
 use std::sync::Arc;
 
@@ -132,6 +132,9 @@ fn capacity(targets: &[Target], last: bool) -> Result<Jobs, PressureError> {
         jobs.notes.extend(note);
         jobs.addresses.push(region.addresses());
         let region = Arc::new(region);
+        let (lines, nearer) = (cache_bytes as usize / LINE, nearer_bytes as usize);
+        let print = || Footprint::new(Arc::clone(&region), lines, nearer);
+        jobs.footprint = jobs.footprint.or_else(|| Some(print()));
         for (rank, &i) in members.iter().enumerate() {
             let (region, part) = (Arc::clone(&region), (rank, members.len()));
             let share = CacheShare { region, cache_bytes, nearer_bytes, part, last };

@@ -9,7 +9,7 @@ mod storage;
 pub(crate) use caches::own_bytes;
 
 use crate::kernel::{self, Integer, Kernel, Power, Units};
-use crate::{Options, PressureError, Resource, Sink, Stop, affinity};
+use crate::{Footprint, Options, PressureError, Resource, Sink, Stop, affinity};
 use quell_types::Topology;
 use std::ops::Range;
 
@@ -20,6 +20,8 @@ pub(crate) struct Jobs {
     pub(crate) addresses: Vec<Range<usize>>,
     pub(crate) notes: Vec<String>,
     pub(crate) sink: Option<Sink>,
+    /// Of a capacity of caches: what is used behind the first of them.
+    pub(crate) footprint: Option<Footprint>,
 }
 
 /// One thread's job: makes the kernel, on the thread that will use it.

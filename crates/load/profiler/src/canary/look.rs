@@ -41,25 +41,36 @@ const ROUNDS: usize = 2;
 
 /// A line that takes longer each way, in ns, may come from another cache...
 const FAR_NS: f64 = 90.0;
-/// ... if that is so many times what it took before.
+/// ... if that is so many times what it took before...
 const FAR_TIMES: f64 = 2.5;
+/// ... or so large a part of a read from memory, nearer than which any cache is that both could share.
+const FAR_OF_MEMORY: f64 = 0.9;
 
-/// The shortest way of a line between two CPUs that was seen so far.
+/// The shortest way of a line between two CPUs that was seen so far, and what is far for sure.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Nearest(f64);
+pub(super) struct Nearest {
+    shortest_ns: f64,
+    surely_far_ns: f64,
+}
 
 impl Default for Nearest {
     fn default() -> Self {
-        Self(f64::INFINITY)
+        Self::where_memory_takes(None)
     }
 }
 
 impl Nearest {
-    /// Whether a line that takes so long each way comes from farther than it once did.
+    /// With what a read from memory takes here, in ns, if that is known.
+    pub(super) fn where_memory_takes(memory_ns: Option<f64>) -> Self {
+        let surely_far_ns = memory_ns.map_or(f64::INFINITY, |ns| FAR_OF_MEMORY * ns);
+        Self { shortest_ns: f64::INFINITY, surely_far_ns }
+    }
+
+    /// Whether a line that takes so long each way comes from another cache.
     pub(super) fn is_farther(&mut self, passes_ns: Option<f64>) -> bool {
         let Some(ns) = passes_ns else { return false };
-        self.0 = self.0.min(ns);
-        ns > FAR_NS && ns > FAR_TIMES * self.0
+        self.shortest_ns = self.shortest_ns.min(ns);
+        ns > FAR_NS && (ns > FAR_TIMES * self.shortest_ns || ns > self.surely_far_ns)
     }
 }
 
@@ -158,6 +169,9 @@ mod tests {
         assert!(!nearest.is_farther(None));
         let mut slow = Nearest::default();
         assert!([300.0, 500.0, 700.0].iter().all(|ns| !slow.is_farther(Some(*ns))), "all are far");
+        let mut known = Nearest::where_memory_takes(Some(139.0));
+        let told = [160.0, 120.0, 40.0, 120.0, 60.0].map(|ns| known.is_farther(Some(ns)));
+        assert_eq!(told, [true, false, false, true, false], "nothing nearer has to be seen before");
         assert!(Placement::Distant.disturbs() && Placement::Together.disturbs());
         assert!(!Placement::Apart.disturbs() && !Placement::Unknown.disturbs());
     }

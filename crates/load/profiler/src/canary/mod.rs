@@ -30,15 +30,19 @@
 //!
 //! ```text
 //! passes:  the least over bursts of (time / passes)
-//! Distant if passes > FAR and passes > FAR_TIMES · the least of all looks before
+//! Distant if passes > FAR, and passes > FAR_TIMES · the least of all looks before
+//!                           or passes > FAR_OF_MEMORY · what a read from memory takes
 //! ```
 //!
 //! What was measured between two looks one of which said Together or Distant is *disturbed*: it is measured again
 //! (`sieve.rs` for windows, `again.rs` for whole measurements), within bounds, and what stays disturbed
 //! is told as such.
 //!
+//! The second is for a run all of which has them on two caches: a read from memory took 139 ns there.
+//!
 //! **Units.** Shares, 0..1; nanoseconds. **Degradation.** Where the machine is told that the CPUs share no
-//! cache, or they never were seen to, none is missed. A workload that must not be stopped leaves no
+//! cache, none is missed. Where lines cannot be flushed it is not known what memory takes, and a run that is
+//! apart from its begin to its end is not told. A workload that must not be stopped leaves no
 //! CPU to look with; CPUs that the machine itself tells to be threads of one core have nothing to
 //! hide: no looks. Between two looks a short change of place is not seen. **Sources.** Own; what two
 //! threads of a core share is that of Bubble-Up's and Intel's manuals (B-2: 12, 15).

@@ -6,7 +6,8 @@ use super::line::Line;
 use super::look::{Nearest, Turn, judge};
 use super::watch::Eyes;
 use crate::desk::{DESK_NICE, prioritise};
-use quell_pressure::{Registers, bind_all, run_before_others};
+use crate::stats::median;
+use quell_pressure::{Chase, Registers, bind_all, run_before_others};
 use quell_types::CpuSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,6 +24,10 @@ const AHEAD: Duration = Duration::from_micros(400);
 const ROUNDS: u32 = 3;
 /// A look in which only a line is passed.
 const LINE_SLICE: Duration = Duration::from_micros(200);
+/// What is read of memory, and how often for how long.
+const READ_BYTES: usize = 4 << 20;
+const READS: usize = 5;
+const READ_FOR: Duration = Duration::from_micros(300);
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -77,8 +82,8 @@ impl Canary {
         let (wishes, first) = channel();
         let (passed_on, second) = channel();
         let line = Arc::new(Line::default());
-        let mut canary =
-            Canary { wishes: Some(wishes), threads: Vec::new(), nearest: Nearest::default() };
+        let nearest = Nearest::where_memory_takes(memory_ns());
+        let mut canary = Canary { wishes: Some(wishes), threads: Vec::new(), nearest };
         for (place, heard, second) in [(0, first, Some(passed_on)), (1, second, None)] {
             let line = Arc::clone(&line);
             let singer = Singer { place, line, second };
@@ -109,6 +114,14 @@ impl Canary {
         let wait = |told: Receiver<Sung>| told.recv_timeout(PATIENCE).unwrap_or_default();
         [wait(told_by_first), wait(told_by_second)]
     }
+}
+
+/// What a read from memory takes here, in ns, in some milliseconds of the calling thread; none where lines cannot
+/// be flushed, or no memory is to be had.
+fn memory_ns() -> Option<f64> {
+    let mut chase = Chase::FLUSHES.then(|| Chase::new(READ_BYTES).ok()).flatten()?;
+    let seen: Vec<f64> = (0..READS).filter_map(|_| chase.far_access_ns(READ_FOR)).collect();
+    median(&seen)
 }
 
 impl Eyes for Canary {

@@ -24,7 +24,7 @@ pub(super) fn measure(
     stop: &Stop,
 ) -> Result<KernelLinearity, ProfileError> {
     let kernel = ready(&options.options(resource, &options.seats.pressure), topology, stop)?;
-    let observer = Observer::of(resource, options, topology, stop)?;
+    let observer = Observer::of(resource, &kernel, options, topology, stop)?;
     let beside = observer.depends_on_the_host();
     let watch = if beside { Watch::over(&options.seats, topology) } else { Watch::off() };
     let window = options.window.max(shortest_window(resource));
@@ -68,12 +68,10 @@ impl Looking<'_> {
                 return Ok(());
             }
             self.kernel.mute();
-            self.observer.rest(true)?;
             pause(FALLS_ASLEEP, self.stop)?;
             let said = self.watch.since();
             self.watch.note(seen.settle(said), 0);
             let again = said.disturbs() && self.waits_for_the_host()?;
-            self.observer.rest(false)?;
             if !said.disturbs() {
                 return Ok(());
             }
@@ -130,7 +128,7 @@ fn look(
     stop: &Stop,
 ) -> Result<f64, ProfileError> {
     let mut at = |observer: &mut Observer, level: f64| {
-        if !observer.presses_itself() {
+        if !observer.turns_the_kernel() {
             kernel.turn_to(percent(level));
             settle(kernel, stop)?;
         }

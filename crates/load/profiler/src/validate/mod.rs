@@ -6,6 +6,7 @@
 //! 2. **Impact**: applications get slower as intensity grows, where they need the resource.
 //! 3. **Cross-talk**: a kernel costs a neighbour that works on another resource next to nothing.
 
+mod bench;
 mod crosstalk;
 mod impact;
 mod linearity;

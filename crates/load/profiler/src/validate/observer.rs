@@ -3,11 +3,10 @@
 
 use super::ValidateOptions;
 use super::prober::Prober;
+use crate::ProfileError;
 use crate::desk::pause;
 use crate::trial::Mark;
-use crate::victim::{Habit, Victim};
-use crate::{ProfileError, Subject};
-use quell_pressure::{Intensity, Resource, Running, Stop};
+use quell_pressure::{Idle, Intensity, Resource, Running, Stop};
 use quell_types::{CpuSet, Topology};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -22,9 +21,7 @@ pub(super) enum Observer {
     Counter(&'static str, fn() -> Option<u64>),
     /// Something that the operating system says is taken.
     Level(&'static str, Box<dyn FnMut() -> Option<f64>>),
-    /// A victim's loss of speed.
-    Victim(Victim),
-    /// Timed prime and probe.
+    /// Timed reads on a thread of its own.
     Probe(Prober),
 }
 
@@ -39,31 +36,38 @@ pub(super) enum Reference {
     Both,
 }
 
-/// The chase that sees memory: far larger than what a cache gives one of many tenants.
-const MEMORY_CHASE: usize = 64 << 20;
-/// The chase that sees what lies between the second level and memory: so many times the second
-/// level, of which it then finds little there.
-const BEYOND_L2: u64 = 8;
-/// The same where the second level is unknown.
-const LIKELY_BETWEEN: usize = 8 << 20;
+/// A look at a cache lasts so many slices of the kernel's duty cycle: a whole number, so that each has the same
+/// part of them, and few, so that strangers who drive lines out for a moment spoil few looks, of which the middle
+/// one counts.
+const SLICES: u32 = 2;
+/// What is read of memory, past all caches; where these cannot be got past, so much that they hold little of it.
+const MEMORY_READ: usize = if quell_pressure::Chase::FLUSHES { 64 << 20 } else { 512 << 20 };
+/// What is read of a cache that cores share, in parts of the one that a core has to itself, which then holds
+/// less than half of it. Little more: what the shared one has of it is to stay there beside anybody.
+const OF_L2: (u64, u64) = (5, 2);
+/// The same where the core's own is unknown.
+const LIKELY_BEYOND_L2: usize = 4 << 20;
 
 impl Observer {
-    /// The best one there is for a kernel.
+    /// The best one there is for a kernel, which rests meanwhile.
     pub(super) fn of(
         resource: Resource,
+        kernel: &Running,
         options: &ValidateOptions,
         topology: &Topology,
         stop: &Stop,
     ) -> Result<Observer, ProfileError> {
         let other = options.seats.workload.first(1);
-        let victim = |bytes| Victim::start("chase", Habit::Chase(bytes), &other, stop);
         Ok(match resource {
-            Resource::MemoryBandwidth => Observer::Victim(victim(MEMORY_CHASE)?),
-            Resource::LlcBandwidth => Observer::Victim(victim(between(topology, &other))?),
-            Resource::LlcCapacity => match llc_bytes(options, topology) {
-                Some(bytes) => Observer::Probe(Prober::beside(&other, bytes)?),
-                None => Observer::OwnFootprint,
-            },
+            Resource::MemoryBandwidth => {
+                Observer::Probe(Prober::of_memory(&other, MEMORY_READ, options.window)?)
+            }
+            Resource::LlcBandwidth => Observer::Probe(Prober::of_cache(
+                &other,
+                beyond_l2(topology, &other),
+                look_at_cache(options),
+            )?),
+            Resource::LlcCapacity => Observer::of_llc(kernel, options, topology, &other)?,
             Resource::L1Data | Resource::L1Instruction | Resource::L2Capacity | Resource::Tlb => {
                 let own = options.options(resource, &options.seats.pressure);
                 Prober::in_place(own, topology, stop)?
@@ -85,6 +89,25 @@ impl Observer {
         })
     }
 
+    /// How much of its footprint a kernel has, by its own lines where these can be told from memory, else by
+    /// what others lose.
+    fn of_llc(
+        kernel: &Running,
+        options: &ValidateOptions,
+        topology: &Topology,
+        other: &CpuSet,
+    ) -> Result<Observer, ProfileError> {
+        if let Some(print) = kernel.footprint()
+            && let Some(prober) = Prober::of_footprint(other, print)?
+        {
+            return Ok(Observer::Probe(prober));
+        }
+        Ok(match llc_bytes(options, topology) {
+            Some(bytes) => Observer::Probe(Prober::beside(other, bytes)?),
+            None => Observer::OwnFootprint,
+        })
+    }
+
     /// In words, and whether it shares nothing with the kernel but the resource.
     pub(super) fn words(&self) -> (String, bool) {
         match self {
@@ -92,9 +115,6 @@ impl Observer {
             Observer::OwnFootprint => ("its own footprint".to_owned(), false),
             Observer::Counter(what, _) => ((*what).to_owned(), true),
             Observer::Level(what, _) => ((*what).to_owned(), true),
-            Observer::Victim(_) => {
-                ("speed lost by a pointer chase on the other CPU".to_owned(), true)
-            }
             Observer::Probe(prober) => (prober.words().to_owned(), true),
         }
     }
@@ -104,7 +124,8 @@ impl Observer {
     pub(super) fn reference(&self) -> Option<Reference> {
         match self {
             Observer::Probe(prober) if prober.is_in_place() => Some(Reference::Both),
-            Observer::Victim(_) | Observer::Probe(_) => Some(Reference::Quiet),
+            Observer::Probe(prober) if prober.sees_shares() => None,
+            Observer::Probe(_) => Some(Reference::Quiet),
             Observer::OwnWork | Observer::Counter(..) => Some(Reference::Full),
             Observer::OwnFootprint | Observer::Level(..) => None,
         }
@@ -113,8 +134,6 @@ impl Observer {
     /// What a look says, from what was seen over what was seen at the reference.
     pub(super) fn share(&self, over_reference: f64) -> f64 {
         match self {
-            // Speed, not time: that of a victim under pressure half of the time is halfway.
-            Observer::Victim(_) => 1.0 - over_reference,
             Observer::Probe(_) => over_reference - 1.0,
             _ => over_reference,
         }
@@ -122,29 +141,16 @@ impl Observer {
 
     /// Whether what it sees depends on where the host runs its CPU and the kernel's.
     pub(super) fn depends_on_the_host(&self) -> bool {
-        match self {
-            Observer::Victim(_) => true,
-            Observer::Probe(prober) => !prober.is_in_place(),
-            _ => false,
-        }
+        matches!(self, Observer::Probe(prober) if !prober.is_in_place())
     }
 
-    /// Lets its CPU be, or takes it again: a look at the host wants both CPUs free.
-    pub(super) fn rest(&mut self, rests: bool) -> Result<(), ProfileError> {
-        match self {
-            Observer::Victim(victim) if rests => victim.rest(),
-            Observer::Victim(victim) => victim.wake(),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether it lets a kernel of its own work in place of the running one.
-    pub(super) fn presses_itself(&self) -> bool {
-        matches!(self, Observer::Probe(prober) if prober.is_in_place())
+    /// Whether it turns the kernel itself, or lets one of its own work in its place.
+    pub(super) fn turns_the_kernel(&self) -> bool {
+        matches!(self, Observer::Probe(prober) if prober.turns_the_kernel())
     }
 
     /// What it sees in a window of this length beside pressure of this intensity, to which the
-    /// kernel was turned unless the observer [presses itself](Observer::presses_itself).
+    /// kernel was turned unless the observer [does that](Observer::turns_the_kernel).
     pub(super) fn see(
         &mut self,
         kernel: &mut Running,
@@ -173,17 +179,25 @@ impl Observer {
                 pause(window, stop)?;
                 read().ok_or_else(|| ProfileError::Stalled((*what).to_owned()))
             }
-            Observer::Victim(victim) => Ok(victim.speed(window)?.by_wall),
-            Observer::Probe(prober) => prober.see(intensity, window, stop),
+            Observer::Probe(prober) => prober.see(kernel, intensity, window, stop),
         }
     }
 }
 
-/// Bytes of a chase that mostly misses what these CPUs have for themselves.
-fn between(topology: &Topology, cpus: &CpuSet) -> usize {
+/// How long to look at a cache while a kernel works by time.
+fn look_at_cache(options: &ValidateOptions) -> Duration {
+    match options.pressure.idle {
+        Idle::Spin => SLICES * options.pressure.slice,
+        // Its slices are longer the more it works.
+        Idle::Sleep | Idle::Pace => options.window,
+    }
+}
+
+/// Bytes that these CPUs' own caches do not hold and a shared one does.
+fn beyond_l2(topology: &Topology, cpus: &CpuSet) -> usize {
     let l2 = cpus.iter().next().and_then(|cpu| topology.cache(cpu, 2).ok());
-    let bytes = l2.and_then(|cache| usize::try_from(BEYOND_L2 * cache.size_bytes).ok());
-    bytes.unwrap_or(LIKELY_BETWEEN).min(MEMORY_CHASE)
+    let bytes = l2.and_then(|cache| usize::try_from(cache.size_bytes * OF_L2.0 / OF_L2.1).ok());
+    bytes.unwrap_or(LIKELY_BEYOND_L2)
 }
 
 fn llc_bytes(options: &ValidateOptions, topology: &Topology) -> Option<usize> {

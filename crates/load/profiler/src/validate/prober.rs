@@ -1,41 +1,77 @@
-//! Timed prime and probe, on a thread of its own: how much of a cache somebody else took.
+//! Who looks at caches and memory: a thread of its own, on a CPU of its own or on the kernel's.
 
+use super::bench::{Bench, Order, gap};
 use crate::ProfileError;
+use crate::desk::pause;
 use crate::stats::median;
 use quell_pressure::{
-    InPlace, Intensity, Look, Options, PressureError, PrimeProbe, Stop, bind_all,
+    Chase, Footprint, InPlace, Intensity, Options, PressureError, Running, Stop, bind_all,
 };
 use quell_types::{CpuSet, Topology};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// To fill more takes longer than others leave it alone.
-const MOST_PROBED: usize = 64 << 20;
-/// Between prime and probe, for a cache that fills in no time.
-const SHORT_GAP: Duration = Duration::from_millis(2);
-/// What a kernel needs to fill a line of a larger one, with lines that it touches twice.
-const FILL_A_LINE: Duration = Duration::from_nanos(40);
-/// Attempts at a probe without an interruption.
-const ATTEMPTS: usize = 4;
-
-/// Fills a cache with its own lines, waits while the kernel works, and times how long its lines take:
-/// the more of them were driven out, the longer.
+/// A kernel that is muted has ended its slice by then.
+const FALLS_ASLEEP: Duration = Duration::from_millis(1);
+/// So much longer than a window is it waited for the first look in which the thread was not interrupted.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Looks when it is asked to, and else leaves its CPU alone.
 pub(super) struct Prober {
     words: String,
-    in_place: bool,
-    ask: Sender<Intensity>,
-    answers: Receiver<Result<f64, PressureError>>,
+    way: Way,
+    ask: Sender<Order>,
+    answers: Receiver<Result<Option<f64>, PressureError>>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// How the kernel and the looks at it take turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// Both at the same time.
+    Beside,
+    /// The kernel works for this long, then it is looked at what it has.
+    After(Duration),
+    /// The kernel is the prober's own, on its thread.
+    InPlace,
+}
+
 impl Prober {
-    /// Over a cache of so many bytes, on these CPUs, beside a kernel on others. A cache that is too
+    /// Fills a cache of so many bytes with its own lines, waits while a kernel on other CPUs works, and
+    /// times how long its lines take: the more of them were driven out, the longer. A cache that is too
     /// large to be filled is probed in part.
     pub(super) fn beside(cpus: &CpuSet, bytes: usize) -> Result<Prober, ProfileError> {
-        let make = move || Ok(Some(Bench::beside(bytes)?));
-        let made = Prober::start(cpus, false, make)?;
-        made.ok_or_else(gone)
+        Prober::always(cpus, Way::Beside, move || Bench::beside(bytes))
+    }
+
+    /// Reads from memory, past all caches where a program may flush its lines, in looks of this length.
+    pub(super) fn of_memory(
+        cpus: &CpuSet,
+        bytes: usize,
+        look: Duration,
+    ) -> Result<Prober, ProfileError> {
+        Prober::always(cpus, Way::Beside, move || Ok(Bench::Memory(Chase::new(bytes)?, look)))
+    }
+
+    /// Reads of so many bytes, of which the caches hold what they can, in looks of this length.
+    pub(super) fn of_cache(
+        cpus: &CpuSet,
+        bytes: usize,
+        look: Duration,
+    ) -> Result<Prober, ProfileError> {
+        Prober::always(cpus, Way::Beside, move || Ok(Bench::Cache(Chase::new(bytes)?, look)))
+    }
+
+    /// How much of a kernel's footprint a cache holds. None where that cannot be told here. The kernel has
+    /// to rest meanwhile.
+    pub(super) fn of_footprint(
+        cpus: &CpuSet,
+        mut print: Footprint,
+    ) -> Result<Option<Prober>, ProfileError> {
+        let way = Way::After(gap(print.bytes()));
+        let make =
+            move || Ok((Chase::FLUSHES && print.learn()?).then_some(Bench::Footprint(print)));
+        Prober::start(cpus, way, make)
     }
 
     /// On the kernel's CPU, in turns with a kernel of its own; none for what cannot be probed so.
@@ -46,12 +82,20 @@ impl Prober {
     ) -> Result<Option<Prober>, ProfileError> {
         let (cpus, topology, stop) = (options.cpus.first(1), topology.clone(), stop.clone());
         let make = move || Ok(InPlace::of(&options, &topology, &stop)?.map(Bench::InPlace));
-        Prober::start(&cpus, true, make)
+        Prober::start(&cpus, Way::InPlace, make)
+    }
+
+    fn always(
+        cpus: &CpuSet,
+        way: Way,
+        make: impl FnOnce() -> Result<Bench, PressureError> + Send + 'static,
+    ) -> Result<Prober, ProfileError> {
+        Prober::start(cpus, way, move || make().map(Some))?.ok_or_else(gone)
     }
 
     fn start(
         cpus: &CpuSet,
-        in_place: bool,
+        way: Way,
         make: impl FnOnce() -> Result<Option<Bench>, PressureError> + Send + 'static,
     ) -> Result<Option<Prober>, ProfileError> {
         let (ask, orders) = channel();
@@ -61,14 +105,17 @@ impl Prober {
         let body = move || match bind_all(&cpus).and_then(|()| make()) {
             Ok(Some(mut bench)) => {
                 let _ = ready.send(Ok(Some(bench.words())));
-                orders.iter().take_while(|&at| tell.send(bench.once(at)).is_ok()).for_each(drop);
+                orders
+                    .iter()
+                    .take_while(|&order| tell.send(bench.obey(order)).is_ok())
+                    .for_each(drop);
             }
             other => _ = ready.send(other.map(|_| None)),
         };
         let named = std::thread::Builder::new().name("quell-probe".to_owned());
         let thread = named.spawn(body).map_err(|e| ProfileError::subject("a probe", e))?;
         let words = is_ready.recv().map_err(|_| gone())??;
-        Ok(words.map(|words| Prober { words, in_place, ask, answers, thread: Some(thread) }))
+        Ok(words.map(|words| Prober { words, way, ask, answers, thread: Some(thread) }))
     }
 
     /// What it is, for people.
@@ -78,26 +125,65 @@ impl Prober {
 
     /// Whether the kernel is its own: then no other is to be let run.
     pub(super) fn is_in_place(&self) -> bool {
-        self.in_place
+        self.way == Way::InPlace
     }
 
-    /// The median time of an access, in ns, of as many primes and probes as fit the window; beside
-    /// pressure of this intensity, which only one in place has to be told.
+    /// Whether it turns the kernel itself, or has its own.
+    pub(super) fn turns_the_kernel(&self) -> bool {
+        self.way != Way::Beside
+    }
+
+    /// Whether what it sees is a share of the kernel's own footprint: that needs nothing to be judged beside.
+    pub(super) fn sees_shares(&self) -> bool {
+        matches!(self.way, Way::After(_))
+    }
+
+    /// What it sees in a window, in ns for an access or in percent of the footprint: the median of as many looks
+    /// as fit. The kernel is muted at the end if the prober [turns](Prober::turns_the_kernel) it.
     pub(super) fn see(
         &mut self,
+        kernel: &Running,
         intensity: Intensity,
         window: Duration,
         stop: &Stop,
     ) -> Result<f64, ProfileError> {
-        let (begun, mut times) = (Instant::now(), Vec::new());
-        while times.is_empty() || begun.elapsed() < window {
+        if self.way == Way::Beside {
+            self.asked(Order::Ready)?;
+        }
+        let (begun, mut seen) = (Instant::now(), Vec::new());
+        let end = window + PATIENCE;
+        while begun.elapsed() < window || (seen.is_empty() && begun.elapsed() < end) {
             if stop.requested() {
                 return Err(ProfileError::Stopped);
             }
-            self.ask.send(intensity).map_err(|_| gone())?;
-            times.push(self.answers.recv().map_err(|_| gone())??);
+            if let Way::After(gap) = self.way {
+                self.let_work(kernel, intensity, gap, stop)?;
+            }
+            seen.extend(self.asked(Order::Look(intensity))?);
         }
-        median(&times).ok_or_else(gone)
+        median(&seen).ok_or_else(gone)
+    }
+
+    /// Lets the kernel work anew for so long, and rest.
+    fn let_work(
+        &self,
+        kernel: &Running,
+        intensity: Intensity,
+        gap: Duration,
+        stop: &Stop,
+    ) -> Result<(), ProfileError> {
+        kernel.mute();
+        pause(FALLS_ASLEEP, stop)?;
+        self.asked(Order::Ready)?;
+        kernel.turn_to(intensity);
+        pause(gap, stop)?;
+        kernel.mute();
+        pause(FALLS_ASLEEP, stop)
+    }
+
+    fn asked(&self, order: Order) -> Result<Option<f64>, ProfileError> {
+        self.ask.send(order).map_err(|_| gone())?;
+        Ok(self.answers.recv().map_err(|_| gone())??)
     }
 }
 
@@ -115,60 +201,17 @@ fn gone() -> ProfileError {
     ProfileError::Stalled("the probe".to_owned())
 }
 
-/// What a prober fills and times.
-enum Bench {
-    /// The kernel works elsewhere, meanwhile.
-    Beside { lines: PrimeProbe, gap: Duration },
-    /// The kernel works here, in turns.
-    InPlace(InPlace),
-}
-
-impl Bench {
-    fn beside(bytes: usize) -> Result<Bench, PressureError> {
-        let lines = PrimeProbe::lines(bytes.min(MOST_PROBED))?;
-        let gap = SHORT_GAP.max(FILL_A_LINE * u32::try_from(lines.count()).unwrap_or(u32::MAX));
-        Ok(Bench::Beside { lines, gap })
-    }
-
-    fn words(&self) -> String {
-        match self {
-            Bench::Beside { lines, .. } => {
-                format!("timed prime and probe of {} KiB on the other CPU", lines.count() / 16)
-            }
-            Bench::InPlace(kernel) => kernel.words().to_owned(),
-        }
-    }
-
-    /// Nanoseconds an access after the kernel had its time. A probe that lost the CPU midway is done
-    /// again, and after some of them the shortest stands.
-    fn once(&mut self, intensity: Intensity) -> Result<f64, PressureError> {
-        let mut best = f64::INFINITY;
-        for _ in 0..ATTEMPTS {
-            let look = self.look(intensity)?;
-            if !look.interrupted {
-                return Ok(look.access_ns);
-            }
-            best = best.min(look.access_ns);
-        }
-        Ok(best)
-    }
-
-    fn look(&mut self, intensity: Intensity) -> Result<Look, PressureError> {
-        match self {
-            Bench::Beside { lines, gap } => {
-                lines.prime();
-                std::thread::sleep(*gap);
-                Ok(lines.probe())
-            }
-            Bench::InPlace(kernel) => kernel.look(intensity),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use quell_pressure::Resource;
+
+    const LOOK: Duration = Duration::from_millis(1);
+
+    /// A kernel that rests.
+    fn kernel(options: &Options, stop: &Stop) -> Running {
+        crate::desk::ready(options, &Topology::default(), stop).unwrap()
+    }
 
     #[test]
     fn a_probe_answers_and_ends() {
@@ -176,16 +219,23 @@ mod tests {
         let stop = Stop::new().unwrap();
         let mut options = Options::new(Resource::L1Data);
         (options.cpus, options.cache_bytes) = (cpus.clone(), Some(32 << 10));
-        let topology = Topology::default();
+        let (topology, kernel) = (Topology::default(), kernel(&options, &stop));
         let in_place = Prober::in_place(options.clone(), &topology, &stop).unwrap().unwrap();
-        let beside = Prober::beside(&cpus, 8 << 20).unwrap();
-        for (mut prober, own, words) in
-            [(in_place, true, "32 KiB, same thread"), (beside, false, "8192 KiB on the other CPU")]
-        {
+        for (mut prober, own, words) in [
+            (in_place, true, "32 KiB, same thread"),
+            (Prober::beside(&cpus, 8 << 20).unwrap(), false, "probe of 8192 KiB on the other CPU"),
+            (Prober::of_memory(&cpus, 8 << 20, LOOK).unwrap(), false, "on the other CPU"),
+            (
+                Prober::of_cache(&cpus, 1 << 20, LOOK).unwrap(),
+                false,
+                "reads within 1024 KiB on the other CPU",
+            ),
+        ] {
             assert!(prober.words().ends_with(words), "{}", prober.words());
-            assert_eq!(prober.is_in_place(), own);
-            let seen = prober.see(Intensity::FULL, Duration::from_millis(1), &stop).unwrap();
-            assert!(seen > 0.0);
+            let turns = (prober.is_in_place(), prober.turns_the_kernel(), prober.sees_shares());
+            assert_eq!(turns, (own, own, false));
+            let window = Duration::from_millis(1);
+            assert!(prober.see(&kernel, Intensity::FULL, window, &stop).unwrap() > 0.0);
         }
         options.resource = Resource::Integer;
         assert!(Prober::in_place(options, &topology, &stop).unwrap().is_none());
@@ -193,12 +243,24 @@ mod tests {
     }
 
     #[test]
-    fn more_lines_have_more_time_to_be_taken() {
-        let gap = |bytes| match Bench::beside(bytes).unwrap() {
-            Bench::Beside { gap, .. } => gap,
-            Bench::InPlace(_) => Duration::ZERO,
+    fn a_footprint_is_seen_from_elsewhere() {
+        let all = quell_pressure::allowed_cpus().unwrap();
+        let stop = Stop::new().unwrap();
+        let mut options = Options::new(Resource::LlcCapacity);
+        (options.cpus, options.llc_bytes) = (all.last(1), Some(2 << 20));
+        let kernel = kernel(&options, &stop);
+        let print = kernel.footprint().expect("a capacity of a cache has one");
+        let Some(mut prober) = Prober::of_footprint(&all.first(1), print).unwrap() else {
+            assert!(!Chase::FLUSHES, "a flushed line is farther than one that was just read");
+            return;
         };
-        assert_eq!(gap(48 << 10), SHORT_GAP);
-        assert!(gap(16 << 20) > 2 * SHORT_GAP);
+        assert!(prober.sees_shares() && prober.turns_the_kernel() && !prober.is_in_place());
+        assert!(prober.words().contains("share of 2048 KiB"), "{}", prober.words());
+        let mut seen = |percent| {
+            let intensity = crate::desk::percent(percent);
+            prober.see(&kernel, intensity, Duration::from_millis(60), &stop).unwrap()
+        };
+        let (none, half) = (seen(0.0), seen(50.0));
+        assert!(none < 10.0 && (30.0..70.0).contains(&half), "{none} and {half} %");
     }
 }

@@ -1,11 +1,15 @@
 //! How much polluters of any make slow pointer chases on another CPU, side by side.
 //!
-//! `cargo run --release -p quell-pressure --example rivals -- [--rounds N] NAME=COMMAND…`
+//! `cargo run --release -p quell-profiler --example rivals -- [--rounds N] NAME=COMMAND…`
 //!
 //! Each command is run on the last CPU, the chases over 2, 3, 4 and 64 MiB on the first: dependent reads
 //! at random, in huge pages where the kernel gives them. A round takes
 //! each size alone, then beside each command in turn, then alone again, so that all share the host's
 //! drift. Printed are medians of (beside over the mean of the two alone), one row a command.
+//!
+//! A host may have the two CPUs on cores of one cache at one moment and of two at another. A command is only
+//! started while they are on one, and what was seen of it counts only if they still are afterwards; it is
+//! waited two minutes in all, and then measured as it is. What did not count is told.
 //!
 //! ```sh
 //! rivals 'quell llc=quell pressure llc' 'quell membw=quell pressure membw' \
@@ -13,12 +17,13 @@
 //! ```
 
 use quell_pressure::{Chase, bind_all};
+use quell_profiler::Lines;
 use quell_topology::Machine;
 use quell_types::CpuSet;
 use std::error::Error;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -79,28 +84,83 @@ impl Chases {
     }
 }
 
+/// How long it is waited in all for the host to have the CPUs on cores of one cache.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at that.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Where the host has the two CPUs; both have to be free.
+struct Host {
+    lines: Option<Lines>,
+    patience: Duration,
+    apart: usize,
+}
+
+impl Host {
+    fn are_apart(&mut self) -> bool {
+        self.lines.as_mut().is_some_and(Lines::are_distant)
+    }
+
+    /// Waits until they are on cores of one cache, as long as there is patience.
+    fn wait(&mut self) {
+        let begun = Instant::now();
+        while self.patience > begun.elapsed() && self.are_apart() {
+            std::thread::sleep(PAUSE);
+        }
+        self.patience = self.patience.saturating_sub(begun.elapsed());
+    }
+
+    /// Whether what was seen just now is to be seen again.
+    fn spoilt(&mut self) -> bool {
+        let spoilt = !self.patience.is_zero() && self.are_apart();
+        self.apart += usize::from(spoilt);
+        spoilt
+    }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Ratios of one round: for each command, for each size.
-fn round(commands: &[(String, String)], last: u32, chases: &mut Chases) -> Outcome<Vec<Vec<f64>>> {
-    let mut before = chases.access_ns()?;
-    let mut ratios = Vec::new();
-    for (name, command) in commands {
-        let mut rival = Rival::start(command, last)?;
-        let beside = chases.access_ns()?;
-        if !rival.runs() {
-            return Err(format!("{name} ended early: `{command}`").into());
-        }
-        drop(rival);
-        let after = chases.access_ns()?;
-        let alone = before.iter().zip(&after).map(|(a, b)| f64::midpoint(*a, *b));
-        ratios.push(beside.iter().zip(alone).map(|(beside, alone)| beside / alone).collect());
-        before = after;
+/// What one command makes of each size.
+fn beside((name, command): &(String, String), cpu: u32, chases: &mut Chases) -> Outcome<Vec<f64>> {
+    let before = chases.access_ns()?;
+    let mut rival = Rival::start(command, cpu)?;
+    let beside = chases.access_ns()?;
+    if !rival.runs() {
+        return Err(format!("{name} ended early: `{command}`").into());
     }
-    Ok(ratios)
+    drop(rival);
+    let after = chases.access_ns()?;
+    let alone = before.iter().zip(&after).map(|(a, b)| f64::midpoint(*a, *b));
+    Ok(beside.iter().zip(alone).map(|(beside, alone)| beside / alone).collect())
+}
+
+/// The same, again as long as the host moved the CPUs meanwhile.
+fn undisturbed(
+    command: &(String, String),
+    cpu: u32,
+    chases: &mut Chases,
+    host: &mut Host,
+) -> Outcome<Vec<f64>> {
+    loop {
+        host.wait();
+        let seen = beside(command, cpu, chases)?;
+        if !host.spoilt() {
+            return Ok(seen);
+        }
+    }
+}
+
+/// Ratios of one round: for each command, for each size.
+fn round(
+    commands: &[(String, String)],
+    last: u32,
+    chases: &mut Chases,
+    host: &mut Host,
+) -> Outcome<Vec<Vec<f64>>> {
+    commands.iter().map(|command| undisturbed(command, last, chases, host)).collect()
 }
 
 fn main() -> Outcome<()> {
@@ -117,8 +177,11 @@ fn main() -> Outcome<()> {
     let cpus: Vec<u32> = topology.online().iter().collect();
     let seats = (cpus[0], *cpus.last().filter(|_| cpus.len() > 1).ok_or("one CPU only")?);
     let mut chases = Chases::on(seats.0)?;
-    let seen: Vec<_> =
-        (0..rounds).map(|_| round(&commands, seats.1, &mut chases)).collect::<Outcome<_>>()?;
+    let lines = Lines::between(seats.0, seats.1);
+    let mut host = Host { lines, patience: PATIENCE, apart: 0 };
+    let seen: Vec<_> = (0..rounds)
+        .map(|_| round(&commands, seats.1, &mut chases, &mut host))
+        .collect::<Outcome<_>>()?;
     println!("| polluter |{}", SIZES_MIB.map(|mib| format!(" {mib} MiB |")).concat());
     println!("|---|{}", "---|".repeat(SIZES_MIB.len()));
     for (place, (name, _)) in commands.iter().enumerate() {
@@ -127,5 +190,10 @@ fn main() -> Outcome<()> {
             (0..SIZES_MIB.len()).map(|size| format!(" {:.2} |", of(size))).collect();
         println!("| {name} |{}", cells.concat());
     }
+    let Host { apart, patience, .. } = host;
+    let left = patience.as_secs();
+    println!(
+        "{apart} looks did not count, since the CPUs shared no cache; {left} s of patience left"
+    );
     Ok(())
 }
