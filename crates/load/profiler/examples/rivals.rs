@@ -1,15 +1,15 @@
 //! How much polluters of any make slow pointer chases on another CPU, side by side.
 //!
-//! `cargo run --release -p quell-profiler --example rivals -- [--rounds N] NAME=COMMAND…`
+//! `cargo run --release -p quell-profiler --example rivals -- [--rounds N] [--patience S] NAME=COMMAND…`
 //!
 //! Each command is run on the last CPU, the chases over 2, 3, 4 and 64 MiB on the first: dependent reads
-//! at random, in huge pages where the kernel gives them. A round takes
-//! each size alone, then beside each command in turn, then alone again, so that all share the host's
-//! drift. Printed are medians of (beside over the mean of the two alone), one row a command.
+//! at random, in huge pages where the kernel gives them. In a round each command is started in turn, and
+//! stopped and let go (SIGSTOP, SIGCONT) by turns of half a second, so that alone and beside share the host's
+//! drift. Printed are medians of (beside over the mean of the two alone), one row a command, and quartiles.
 //!
-//! A host may have the two CPUs on cores of one cache at one moment and of two at another. A command is only
-//! started while they are on one, and what was seen of it counts only if they still are afterwards; it is
-//! waited two minutes in all, and then measured as it is. What did not count is told.
+//! A host may have the two CPUs on cores of one cache at one moment and of two at another. Turns count
+//! only between two moments in which they are on one; until a command has had its turns it is waited, S
+//! seconds in all (120), and then measured as it is. What did not count is told.
 //!
 //! ```sh
 //! rivals 'quell llc=quell pressure llc' 'quell membw=quell pressure membw' \
@@ -20,6 +20,7 @@ use quell_pressure::{Chase, bind_all};
 use quell_profiler::Lines;
 use quell_topology::Machine;
 use quell_types::CpuSet;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::error::Error;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -28,12 +29,17 @@ use std::time::{Duration, Instant};
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const SIZES_MIB: [u64; 4] = [2, 3, 4, 64];
-/// Of one reading.
-const LOOK: Duration = Duration::from_millis(250);
+/// Of one reading, and what goes before it until caches hold what they will go on holding.
+const LOOK: Duration = Duration::from_millis(100);
+const WARMING: Duration = Duration::from_millis(20);
+/// Turns that count, of each start.
+const TURNS: usize = 5;
+/// Who is stopped or let go is by then.
+const HEARS: Duration = Duration::from_millis(20);
 /// A polluter has mapped and touched its memory by then.
 const ARMED: Duration = Duration::from_millis(2500);
 /// Bounds everything, whatever becomes of this process.
-const BOUND_S: f64 = 20.0;
+const BOUND_S: f64 = 600.0;
 
 /// A command in a process group of its own; killed when dropped.
 struct Rival(Child);
@@ -55,12 +61,21 @@ impl Rival {
     fn runs(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
+
+    fn hear(&self, signal: Signal) {
+        let _ = kill_process_group(Pid::from_child(&self.0), signal);
+    }
+
+    /// Stops it, or lets it go.
+    fn rest(&self, rests: bool) {
+        self.hear(if rests { Signal::STOP } else { Signal::CONT });
+        std::thread::sleep(HEARS);
+    }
 }
 
 impl Drop for Rival {
     fn drop(&mut self) {
-        let group = rustix::process::Pid::from_child(&self.0);
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        self.hear(Signal::KILL);
         let _ = self.0.wait();
     }
 }
@@ -79,13 +94,14 @@ impl Chases {
 
     /// Nanoseconds an access, for each size.
     fn access_ns(&mut self) -> Outcome<Vec<f64>> {
-        let one = |chase: &mut Chase| chase.access_ns(LOOK).ok_or("no access was timed".into());
+        let one = |chase: &mut Chase| {
+            chase.access_ns(WARMING);
+            chase.access_ns(LOOK).ok_or("no access was timed".into())
+        };
         self.0.iter_mut().map(one).collect()
     }
 }
 
-/// How long it is waited in all for the host to have the CPUs on cores of one cache.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at that.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -109,67 +125,59 @@ impl Host {
         }
         self.patience = self.patience.saturating_sub(begun.elapsed());
     }
-
-    /// Whether what was seen just now is to be seen again.
-    fn spoilt(&mut self) -> bool {
-        let spoilt = !self.patience.is_zero() && self.are_apart();
-        self.apart += usize::from(spoilt);
-        spoilt
-    }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = (part * values.len() as f64) as usize;
+    values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
-/// What one command makes of each size.
-fn beside((name, command): &(String, String), cpu: u32, chases: &mut Chases) -> Outcome<Vec<f64>> {
-    let before = chases.access_ns()?;
-    let mut rival = Rival::start(command, cpu)?;
-    let beside = chases.access_ns()?;
-    if !rival.runs() {
-        return Err(format!("{name} ended early: `{command}`").into());
-    }
-    drop(rival);
-    let after = chases.access_ns()?;
-    let alone = before.iter().zip(&after).map(|(a, b)| f64::midpoint(*a, *b));
-    Ok(beside.iter().zip(alone).map(|(beside, alone)| beside / alone).collect())
-}
-
-/// The same, again as long as the host moved the CPUs meanwhile.
-fn undisturbed(
-    command: &(String, String),
+/// What one command makes of each size, turn by turn.
+fn beside(
+    (name, command): &(String, String),
     cpu: u32,
     chases: &mut Chases,
     host: &mut Host,
-) -> Outcome<Vec<f64>> {
-    loop {
-        host.wait();
-        let seen = beside(command, cpu, chases)?;
-        if !host.spoilt() {
-            return Ok(seen);
-        }
-    }
-}
-
-/// Ratios of one round: for each command, for each size.
-fn round(
-    commands: &[(String, String)],
-    last: u32,
-    chases: &mut Chases,
-    host: &mut Host,
 ) -> Outcome<Vec<Vec<f64>>> {
-    commands.iter().map(|command| undisturbed(command, last, chases, host)).collect()
+    let mut rival = Rival::start(command, cpu)?;
+    let mut turns = Vec::new();
+    rival.rest(true);
+    host.wait();
+    let mut before = chases.access_ns()?;
+    while turns.len() < TURNS {
+        rival.rest(false);
+        let beside = chases.access_ns()?;
+        if !rival.runs() {
+            return Err(format!("{name} ended early: `{command}`").into());
+        }
+        // While it works, too: a host may put CPUs elsewhere when they are busy.
+        let moved = host.are_apart();
+        rival.rest(true);
+        let spoilt = (moved || host.are_apart()) && !host.patience.is_zero();
+        if spoilt {
+            host.apart += 1;
+            host.wait();
+        }
+        let after = chases.access_ns()?;
+        let alone = before.iter().zip(&after).map(|(a, b)| f64::midpoint(*a, *b));
+        if !spoilt {
+            turns.push(beside.iter().zip(alone).map(|(beside, alone)| beside / alone).collect());
+        }
+        before = after;
+    }
+    Ok(turns)
 }
 
 fn main() -> Outcome<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let mut rounds = 5;
-    if words.first().is_some_and(|word| word == "--rounds") && words.len() > 1 {
-        rounds = words[1].parse()?;
-        words.drain(..2);
-    }
+    let mut option = |name: &str, usual: u32| -> Outcome<u32> {
+        let Some(at) = words.iter().position(|word| word == name) else { return Ok(usual) };
+        let value = words.get(at + 1).ok_or_else(|| format!("{name} wants a number"))?.parse()?;
+        words.drain(at..at + 2);
+        Ok(value)
+    };
+    let (rounds, patience_s) = (option("--rounds", 5)?, option("--patience", 120)?);
     let pair = |word: &String| word.split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned()));
     let commands: Vec<(String, String)> =
         words.iter().map(pair).collect::<Option<_>>().ok_or("give NAME=COMMAND")?;
@@ -178,22 +186,27 @@ fn main() -> Outcome<()> {
     let seats = (cpus[0], *cpus.last().filter(|_| cpus.len() > 1).ok_or("one CPU only")?);
     let mut chases = Chases::on(seats.0)?;
     let lines = Lines::between(seats.0, seats.1);
-    let mut host = Host { lines, patience: PATIENCE, apart: 0 };
-    let seen: Vec<_> = (0..rounds)
-        .map(|_| round(&commands, seats.1, &mut chases, &mut host))
-        .collect::<Outcome<_>>()?;
+    let mut host = Host { lines, patience: Duration::from_secs(patience_s.into()), apart: 0 };
+    let mut seen = vec![Vec::new(); commands.len()];
+    for _ in 0..rounds {
+        for (command, turns) in commands.iter().zip(&mut seen) {
+            turns.extend(beside(command, seats.1, &mut chases, &mut host)?);
+        }
+    }
     println!("| polluter |{}", SIZES_MIB.map(|mib| format!(" {mib} MiB |")).concat());
     println!("|---|{}", "---|".repeat(SIZES_MIB.len()));
-    for (place, (name, _)) in commands.iter().enumerate() {
-        let of = |size: usize| median(seen.iter().map(|round| round[place][size]).collect());
-        let cells: Vec<String> =
-            (0..SIZES_MIB.len()).map(|size| format!(" {:.2} |", of(size))).collect();
-        println!("| {name} |{}", cells.concat());
+    for ((name, _), turns) in commands.iter().zip(&seen) {
+        let cell = |size: usize| {
+            let mut ratios: Vec<f64> = turns.iter().map(|turn| turn[size]).collect();
+            let [low, mid, high] = [0.25, 0.5, 0.75].map(|part| quantile(&mut ratios, part));
+            format!(" {mid:.2} ({low:.2}–{high:.2}) |")
+        };
+        println!("| {name} |{}", (0..SIZES_MIB.len()).map(cell).collect::<String>());
     }
     let Host { apart, patience, .. } = host;
     let left = patience.as_secs();
     println!(
-        "{apart} looks did not count, since the CPUs shared no cache; {left} s of patience left"
+        "{apart} turns did not count, since the CPUs shared no cache; {left} s of patience left"
     );
     Ok(())
 }

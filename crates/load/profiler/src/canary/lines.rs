@@ -9,19 +9,13 @@ pub struct Lines {
     canary: Canary,
     first: u32,
     second: u32,
-    nearest: Nearest,
 }
 
 impl Lines {
     /// Between these two, which differ; none if no threads are to be had.
     #[must_use]
     pub fn between(first: u32, second: u32) -> Option<Lines> {
-        (first != second).then(Canary::before_others)?.map(|canary| Lines {
-            canary,
-            first,
-            second,
-            nearest: Nearest::default(),
-        })
+        (first != second).then(Canary::before_others)?.map(|canary| Lines { canary, first, second })
     }
 
     /// What it takes each way now, in ns: some hundred microseconds of both CPUs, of which whoever has them is
@@ -31,11 +25,10 @@ impl Lines {
         self.canary.passes_ns(self.first, self.second)
     }
 
-    /// Whether it takes so much longer now than the shortest way that these lines ever took that the CPUs can share
-    /// no cache; false where that is not to be seen.
+    /// Whether it takes so much longer now than the shortest way that these lines ever took, or so nearly as long as
+    /// a read from memory, that the CPUs can share no cache; false where that is not to be seen.
     pub fn are_distant(&mut self) -> bool {
-        let way_ns = self.passes_ns();
-        self.nearest.is_farther(way_ns)
+        self.canary.are_distant(self.first, self.second)
     }
 }
 

@@ -99,6 +99,12 @@ impl Canary {
         self.sung(Song::Line, first, second)[0].passes_ns
     }
 
+    /// Whether that is so long that they can share no cache.
+    pub(super) fn are_distant(&mut self, first: u32, second: u32) -> bool {
+        let way_ns = self.passes_ns(first, second);
+        self.nearest.is_farther(way_ns)
+    }
+
     /// What the two have to say.
     fn sung(&self, song: Song, first: u32, second: u32) -> [Sung; 2] {
         let start = Instant::now() + AHEAD;
