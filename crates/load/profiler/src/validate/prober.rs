@@ -243,14 +243,15 @@ mod tests {
     }
 
     #[test]
-    fn a_footprint_is_seen_from_elsewhere() {
-        let all = quell_pressure::allowed_cpus().unwrap();
+    fn a_footprint_is_seen() {
+        // On the kernel's own CPU, by turns: a host may have two CPUs on cores without a common cache.
+        let cpus = quell_pressure::allowed_cpus().unwrap().first(1);
         let stop = Stop::new().unwrap();
         let mut options = Options::new(Resource::LlcCapacity);
-        (options.cpus, options.llc_bytes) = (all.last(1), Some(2 << 20));
+        (options.cpus, options.llc_bytes) = (cpus.clone(), Some(2 << 20));
         let kernel = kernel(&options, &stop);
         let print = kernel.footprint().expect("a capacity of a cache has one");
-        let Some(mut prober) = Prober::of_footprint(&all.first(1), print).unwrap() else {
+        let Some(mut prober) = Prober::of_footprint(&cpus, print).unwrap() else {
             assert!(!Chase::FLUSHES, "a flushed line is farther than one that was just read");
             return;
         };
