@@ -59,10 +59,12 @@
 //! # Degradation
 //! A victim whose requests nobody counts has no such moments. One that is slow in more than three of four
 //! samples has none either: then that is usual, and everything else speaks of it. Who pulses faster than
-//! samples come makes no moments: all samples are alike, and ordinary looks tell.
+//! samples come makes no moments: all samples are alike, and ordinary looks tell. That it is so shows in looks
+//! whose ends differ (`pulses/edges.rs`).
 //!
 //! Source; issue "Name the polluter and limit only it" (bursts).
 
+mod edges;
 mod lasts;
 mod level;
 mod looks;
@@ -75,6 +77,7 @@ pub use when::When;
 use super::guilt::{Guilt, GuiltParams, Measurement};
 use super::measure::{MeasureParams, Measurer, Signal};
 use crate::inflation::InflationParams;
+use edges::Edges;
 use level::Level;
 use quell_types::{Tenant, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -177,6 +180,7 @@ pub struct Pulses {
     said: BTreeMap<Tenant, f64>,
     measurer: Measurer,
     drift_variance: f64,
+    edges: Edges,
     level: Level,
     open: Option<Open>,
     /// When the last slow sample ended; none once its moment is too long.
@@ -208,6 +212,7 @@ impl Pulses {
             measurer: Measurer::new(victim.clone(), Signal::Work, measures),
             victim,
             drift_variance: measures.drift_sd * measures.drift_sd,
+            edges: Edges::default(),
             level: Level::default(),
             open: None,
             slow_at: None,

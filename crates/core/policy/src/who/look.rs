@@ -54,12 +54,14 @@ impl Who {
     }
 
     /// Whether a bank pays now for what it earns later: who is probably guilty is to be found out about before the
-    /// next 1 % of its time. Not between slow moments, whose looks would be paid back with those of the next one.
+    /// next 1 % of its time. Not between slow moments, whose looks would be paid back with those of the next one; nor
+    /// where a victim is slow by turns within looks: what they show then is as often who moves in step with that.
     fn lends(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> bool {
         let Ok(cpus) = batch.cpu.as_ref() else { return false };
         let mut victims = self.victims.values();
         let in_between = rule == "look" && self.victims.values().any(Victim::has_moments);
-        !in_between && victims.any(|victim| victim.may_be_guilty(tenant, cpus.0))
+        let short = self.victims.values().any(Victim::has_short_moments);
+        !in_between && !short && victims.any(|victim| victim.may_be_guilty(tenant, cpus.0))
     }
 
     /// How much likelier victims' company made the guilt of those who are held, for the journal.

@@ -105,6 +105,7 @@ impl Victim {
         apart: bool,
     ) {
         self.latency.take(trace, 0.0);
+        self.pulses.compare_ends(trace);
         match self.pulses.when(trace, self.felt(seen, service).as_ref()) {
             When::Usual => self.look_usually(trace, apart),
             When::Moment(over_frac) => {
@@ -306,6 +307,11 @@ impl Victim {
     /// Whether it is slow for a moment: what can be told of that, can be told now.
     pub(super) fn is_slow(&self) -> bool {
         self.pulses.is_slow()
+    }
+
+    /// Whether it is slow by turns that are shorter than a sample.
+    pub(super) fn has_short_moments(&self) -> bool {
+        self.pulses.are_short()
     }
 
     /// Whether it is, or was, slow for a moment.

@@ -30,7 +30,7 @@ impl Pulses {
     }
 
     /// Whether the first and the last chip in which everybody ran cost the same, but for chance.
-    fn is_alike(&self, trace: &ExperimentTrace) -> Reading<bool> {
+    pub(super) fn is_alike(&self, trace: &ExperimentTrace) -> Reading<bool> {
         let mut running = trace.chips.iter().filter(|chip| chip.running);
         let ends = [running.next(), running.next_back()];
         let [Some(first), Some(last)] = ends else {
