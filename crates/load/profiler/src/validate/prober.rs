@@ -251,10 +251,12 @@ mod tests {
         (options.cpus, options.llc_bytes) = (cpus.clone(), Some(2 << 20));
         let kernel = kernel(&options, &stop);
         let print = kernel.footprint().expect("a capacity of a cache has one");
-        let Some(mut prober) = Prober::of_footprint(&cpus, print).unwrap() else {
-            assert!(!Chase::FLUSHES, "a flushed line is farther than one that was just read");
+        if !Chase::FLUSHES {
             return;
-        };
+        }
+        // Other tests may use all of the cache for a while.
+        let prober = (0..20).find_map(|_| Prober::of_footprint(&cpus, print.clone()).unwrap());
+        let mut prober = prober.expect("a flushed line is farther than one that was just read");
         assert!(prober.sees_shares() && prober.turns_the_kernel() && !prober.is_in_place());
         assert!(prober.words().contains("share of 2048 KiB"), "{}", prober.words());
         let mut seen = |percent| {
