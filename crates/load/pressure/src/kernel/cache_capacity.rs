@@ -2,9 +2,9 @@
 //!
 //! A cache of a core's own is pressed on line by line. The last level is shared, and full of what others
 //! use: what counts there is how fast lines come into it. Stores to random lines wait for each other, 8 GB/s
-//! from memory where streams reach 25. So there the kernel draws random *rows* of a kilobyte, asks for all
-//! lines of the next row while it writes this one, and comes to two thirds of a stream's rate; a row is too
-//! short for prefetchers to leave it by much.
+//! from memory where streams reach 25. So there the kernel draws random *rows* of 4 KiB, asks for all lines of
+//! the next row while it writes this one, and comes to the rate of a stream; prefetchers, which do not leave a
+//! page, hardly leave a row.
 
 use super::fetch::fetch_to_write;
 use super::latency::{Stopwatch, time_chain};
@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const STREAMS: usize = 4;
 /// Accesses a burst.
 const BURST: usize = 2048;
-/// Lines of a row.
-const ROW: usize = 16;
+/// Lines of a row: a page, which is as far as prefetchers go.
+const ROW: usize = 64;
 /// One access in this many goes to the sweep.
 const SWEEP_EVERY: usize = 16;
 /// Dependent accesses in a latency sample.
