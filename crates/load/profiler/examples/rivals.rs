@@ -16,7 +16,7 @@
 //!     'stress-ng stream=stress-ng --stream 1 --no-rand-seed'
 //! ```
 
-use quell_pressure::{Chase, bind_all};
+use quell_pressure::{Chase, Stop, bind_all};
 use quell_profiler::Lines;
 use quell_topology::Machine;
 use quell_types::CpuSet;
@@ -110,6 +110,8 @@ struct Host {
     lines: Option<Lines>,
     patience: Duration,
     apart: usize,
+    /// Asked for by a signal: then commands are ended before this process is.
+    stop: Stop,
 }
 
 impl Host {
@@ -121,7 +123,9 @@ impl Host {
     fn wait(&mut self) {
         let begun = Instant::now();
         while self.patience > begun.elapsed() && self.are_apart() {
-            std::thread::sleep(PAUSE);
+            if self.stop.wait(PAUSE) {
+                break;
+            }
         }
         self.patience = self.patience.saturating_sub(begun.elapsed());
     }
@@ -146,6 +150,9 @@ fn beside(
     host.wait();
     let mut before = chases.access_ns()?;
     while turns.len() < TURNS {
+        if host.stop.requested() {
+            return Err("stopped".into());
+        }
         rival.rest(false);
         let beside = chases.access_ns()?;
         if !rival.runs() {
@@ -185,8 +192,10 @@ fn main() -> Outcome<()> {
     let cpus: Vec<u32> = topology.online().iter().collect();
     let seats = (cpus[0], *cpus.last().filter(|_| cpus.len() > 1).ok_or("one CPU only")?);
     let mut chases = Chases::on(seats.0)?;
+    let stop = Stop::new()?;
+    stop.on_signals()?;
     let lines = Lines::between(seats.0, seats.1);
-    let mut host = Host { lines, patience: Duration::from_secs(patience_s.into()), apart: 0 };
+    let mut host = Host { lines, patience: Duration::from_secs(patience_s.into()), apart: 0, stop };
     let mut seen = vec![Vec::new(); commands.len()];
     for _ in 0..rounds {
         for (command, turns) in commands.iter().zip(&mut seen) {
