@@ -27,7 +27,8 @@ pub struct KernelLinearity {
     pub resource: Resource,
     /// Who looked, and at what.
     pub observer: String,
-    /// Whether the observer shares nothing with the kernel but the resource.
+    /// Whether the observer shares nothing with the kernel but the resource, and counts for itself: lines of the
+    /// kernel that it finds in a cache are that.
     pub independent: bool,
     /// Pearson's r of intensity and what was seen; null where nothing changed.
     pub r: Option<f64>,
