@@ -3,9 +3,8 @@
 //! A service under load runs beside some batch groups, five if nothing else is said, of which at most
 //! one hurts it. How much it does is measured with Quell off, by stopping and continuing it in turn
 //! (`harm.rs`). Then `quell guard` begins with law `culprit`, as a user would run it, and whom it names is compared
-//! with what
-//! was put there. What runs in which group is drawn from a seed beforehand. A trial in which the harm
-//! is not in the wanted class is discarded, told and replaced.
+//! with what was put there. What runs in which group is drawn from a seed beforehand. A trial in which the
+//! harm is not in the wanted class is discarded, told and replaced.
 //!
 //! Where much harm is wanted, the service's tail and everybody's work are measured, as soon as
 //! somebody is named, in turns under the law, alone and without the culprit.

@@ -17,6 +17,7 @@
 use crate::PressureError;
 use crate::kernel::{Stopwatch, flush, step, streams, time_chain};
 use crate::region::{Line, Region};
+use crate::registers::median;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -98,9 +99,8 @@ impl Footprint {
 
     /// The median time of a read of one of the first lines.
     fn median_ns(&mut self, among: usize) -> Option<f64> {
-        let mut times = self.times_ns(among, among / 2);
-        times.sort_by(f64::total_cmp);
-        times.get(times.len() / 2).copied()
+        let times = self.times_ns(among, among.div_ceil(2));
+        (!times.is_empty()).then(|| median(times))
     }
 
     /// What so many reads take, each of a random one of the first lines.
@@ -134,8 +134,8 @@ mod tests {
         // Other tests may use all of the cache for a while.
         let learnt = (0..20).any(|_| print.learn().unwrap());
         assert!(learnt, "a cache is nearer than memory");
-        let mut median = |touched: usize| {
-            let mut seen: Vec<f64> = (0..9)
+        let mut held = |touched: usize| {
+            let seen: Vec<f64> = (0..9)
                 .filter_map(|_| {
                     print.clear();
                     let lines = &print.region.lines()[..touched / LINE];
@@ -143,10 +143,9 @@ mod tests {
                     print.held_frac()
                 })
                 .collect();
-            seen.sort_by(f64::total_cmp);
-            seen[seen.len() / 2]
+            median(seen)
         };
-        let (none, quarter) = (median(0), median(MIB / 2));
+        let (none, quarter) = (held(0), held(MIB / 2));
         assert!(none < 0.05, "{none}");
         assert!((0.15..0.3).contains(&quarter), "{quarter}");
     }

@@ -8,7 +8,7 @@
 //! drift. Printed are medians of (beside over the mean of the two alone), one row a command, and quartiles.
 //!
 //! A host may have the two CPUs on cores of one cache at one moment and of two at another. Turns count
-//! only between two moments in which they are on one; until a command has had its turns it is waited, S
+//! only if they are on one before, at its end and after it; until a command has had its turns it is waited, S
 //! seconds in all (120), and then measured as it is. What did not count is told.
 //!
 //! ```sh
@@ -18,6 +18,7 @@
 
 use quell_pressure::{Chase, Stop, bind_all};
 use quell_profiler::Lines;
+use quell_profiler::stats::quantile;
 use quell_topology::Machine;
 use quell_types::CpuSet;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -102,10 +103,10 @@ impl Chases {
     }
 }
 
-/// Between two looks at that.
+/// Between two looks where the host has the CPUs.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Where the host has the two CPUs; both have to be free.
+/// Where the host has the two CPUs; to look makes whoever works there wait for half a millisecond.
 struct Host {
     lines: Option<Lines>,
     patience: Duration,
@@ -129,12 +130,6 @@ impl Host {
         }
         self.patience = self.patience.saturating_sub(begun.elapsed());
     }
-}
-
-fn quantile(values: &mut [f64], part: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let at = (part * values.len() as f64) as usize;
-    values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
 /// What one command makes of each size, turn by turn.
@@ -176,6 +171,20 @@ fn beside(
     Ok(turns)
 }
 
+/// A row for each command, of medians and quartiles.
+fn print(commands: &[(String, String)], seen: &[Vec<Vec<f64>>]) {
+    println!("| polluter |{}", SIZES_MIB.map(|mib| format!(" {mib} MiB |")).concat());
+    println!("|---|{}", "---|".repeat(SIZES_MIB.len()));
+    for ((name, _), turns) in commands.iter().zip(seen) {
+        let cell = |size: usize| {
+            let ratios: Vec<f64> = turns.iter().map(|turn| turn[size]).collect();
+            let part = |share| quantile(&ratios, share).unwrap_or(f64::NAN);
+            format!(" {:.2} ({:.2}–{:.2}) |", part(0.5), part(0.25), part(0.75))
+        };
+        println!("| {name} |{}", (0..SIZES_MIB.len()).map(cell).collect::<String>());
+    }
+}
+
 fn main() -> Outcome<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     let mut option = |name: &str, usual: u32| -> Outcome<u32> {
@@ -202,16 +211,7 @@ fn main() -> Outcome<()> {
             turns.extend(beside(command, seats.1, &mut chases, &mut host)?);
         }
     }
-    println!("| polluter |{}", SIZES_MIB.map(|mib| format!(" {mib} MiB |")).concat());
-    println!("|---|{}", "---|".repeat(SIZES_MIB.len()));
-    for ((name, _), turns) in commands.iter().zip(&seen) {
-        let cell = |size: usize| {
-            let mut ratios: Vec<f64> = turns.iter().map(|turn| turn[size]).collect();
-            let [low, mid, high] = [0.25, 0.5, 0.75].map(|part| quantile(&mut ratios, part));
-            format!(" {mid:.2} ({low:.2}–{high:.2}) |")
-        };
-        println!("| {name} |{}", (0..SIZES_MIB.len()).map(cell).collect::<String>());
-    }
+    print(&commands, &seen);
     let Host { apart, patience, .. } = host;
     let left = patience.as_secs();
     println!(

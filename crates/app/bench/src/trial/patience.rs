@@ -2,8 +2,8 @@
 //!
 //! Where they share none nobody hurts the service by a cache, and hardly anybody by memory, whoever is put beside it:
 //! its trial would be discarded for want of harm. A host that moves its guest's CPUs about leaves them apart for a
-//! second
-//! or for minutes, so it is looked at before a culprit is put there, and waited for as long as there is patience.
+//! second or for minutes, so it is looked at before a culprit is put there, and waited for as long as there is
+//! patience.
 
 use super::Ground;
 use super::draw::{Harm, Taken};

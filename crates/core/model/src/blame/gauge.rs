@@ -17,8 +17,8 @@
 //!
 //! With each sample lines pass from one CPU to another, which tells whether the host has these on cores with a common
 //! cache just now (`gauge/passes.rs`). The same samples read memory, too: who loads it is told by [`Loads`], as a
-//! word that looks have to prove;
-//! and samples of a group's own turns tell what it drives out of the caches ([`DrivesOut`]).
+//! word that looks have to prove; and samples of a group's own turns tell what it drives out of the caches
+//! ([`DrivesOut`]).
 //!
 //! That says who locks, and not that a service suffers. So each service is compared with itself: by CPU time
 //! for each request and by latency, in windows in which accesses were slow and in those in which they were

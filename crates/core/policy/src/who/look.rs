@@ -36,8 +36,8 @@ pub(super) struct Look {
 impl Who {
     /// Held time that a look by this rule leaves to a suspect; below 0, what its bank lends. Of who is held back
     /// by its quota a look tells little, and it is wanted when that ends. Who was limited before may do harm for
-    /// moments only: then
-    /// looks in between, which show nothing and can wait, would use up what its next moment wants.
+    /// moments only: then looks in between, which show nothing and can wait, would use up what its next moment
+    /// wants.
     pub(super) fn kept_s(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> f64 {
         let in_between = rule == "look" && self.known.contains(tenant);
         if in_between || is_held_back(batch) {
@@ -58,10 +58,12 @@ impl Who {
     /// where a victim is slow by turns within looks: what they show then is as often who moves in step with that.
     fn lends(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> bool {
         let Ok(cpus) = batch.cpu.as_ref() else { return false };
+        let by_turns = |victim: &Victim| {
+            victim.has_short_moments() || (rule == "look" && victim.has_moments())
+        };
         let mut victims = self.victims.values();
-        let in_between = rule == "look" && self.victims.values().any(Victim::has_moments);
-        let short = self.victims.values().any(Victim::has_short_moments);
-        !in_between && !short && victims.any(|victim| victim.may_be_guilty(tenant, cpus.0))
+        !self.victims.values().any(by_turns)
+            && victims.any(|victim| victim.may_be_guilty(tenant, cpus.0))
     }
 
     /// How much likelier victims' company made the guilt of those who are held, for the journal.

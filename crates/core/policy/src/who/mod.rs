@@ -18,9 +18,9 @@
 //! ([`quell_model::blame::Gauge`]); named is who does so while a service suffers. Who drives out what lies in
 //! the caches it tells as well: that one is suspected as long as looks do not say that it does no harm.
 //!
-//! While the host has the CPUs on cores without a common cache, which the gauge sees, nobody hurts by one. So looks
-//! that
-//! can wait do so, half a minute at most, and one that was made all the same, and shows nothing, acquits hardly.
+//! While the host has the CPUs on cores without a common cache, which the gauge sees, nobody hurts by one. So
+//! looks that can wait do so, half a minute at most, and one that was made all the same, and shows nothing,
+//! acquits hardly.
 //!
 //! Over what they fight, a *reporter* tells: bursts of timed accesses on a CPU that is idle anyway
 //! (`who/reporters.rs`), at most 1 % of it. Each look takes one along into its hold.

@@ -215,8 +215,8 @@ fn one_that_listens_proposes_nothing_and_knows_who_has_the_cpu() {
 
 /// Seven seconds in which these stand in the victim's way and ask for so many CPUs, and for the first
 /// of `relieved` while others are held, of which they have the second. Every `relieve` is played, and seen in the
-/// next sample, or only in the one
-/// after that. Answers with who was held, look by look, and what is said in the end.
+/// next sample, or only in the one after that. Answers with who was held, look by look, and what is said in the
+/// end.
 fn rivals_of_seven_seconds(
     groups: &[(&str, f64)],
     relieved: (f64, f64),

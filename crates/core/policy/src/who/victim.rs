@@ -94,10 +94,9 @@ impl Victim {
         usually_ln < 0.0 && self.pulses.guilt().evidence_ln(suspect) <= 0.0
     }
 
-    /// Learns from a look that came with this sample, in which the CPUs were `apart` or not. What is seen in a slow
-    /// moment speaks of these only,
-    /// and what is seen between them of the rest: else who was held in the ones with somebody else, and the
-    /// other alone between them, would make that one guilty.
+    /// Learns from a look that came with this sample, in which the CPUs were `apart` or not. What is seen in a
+    /// slow moment speaks of these only, and what is seen between them of the rest: else who was held in the ones
+    /// with somebody else, and the other alone between them, would make that one guilty.
     pub(super) fn take(
         &mut self,
         trace: &ExperimentTrace,
@@ -255,8 +254,7 @@ impl Victim {
     }
 
     /// Says what is known now, where the kernel trapped these `lockers` and bus locks do harm; nothing before any
-    /// request was seen, or any wait of a service whose
-    /// requests nobody counts.
+    /// request was seen, or any wait of a service whose requests nobody counts.
     pub(super) fn judge(
         &mut self,
         seen: &Observation,

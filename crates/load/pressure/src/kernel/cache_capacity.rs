@@ -3,7 +3,7 @@
 //! A cache of a core's own is pressed on line by line. The last level is shared, and full of what others
 //! use: what counts there is how fast lines come into it. Stores to random lines wait for each other, 8 GB/s
 //! from memory where streams reach 25. So there the kernel draws random *rows* of 4 KiB, asks for all lines of
-//! the next row while it writes this one, and comes to the rate of a stream; prefetchers, which do not leave a
+//! the next row while it writes this one, which is several times as fast; prefetchers, which do not leave a
 //! page, hardly leave a row.
 
 use super::fetch::fetch_to_write;
@@ -43,8 +43,8 @@ pub(crate) struct CacheShare {
     pub(crate) last: bool,
 }
 
-/// The kernel. Each access writes, row by row or line by line: stores leave the core several times as fast as loads, which fill
-/// its window, and a written line is one that the cache has to keep.
+/// The kernel. Each access writes, row by row or line by line: stores leave the core several times as fast as
+/// loads, which fill its window, and a written line is one that the cache has to keep.
 ///
 /// Random order defeats the prefetchers. What would stay in the nearer caches never reaches this
 /// one, so a light sweep over as much memory as those hold takes their place there: what is in this

@@ -35,9 +35,8 @@ pub struct ValidateOptions {
     pub rounds: usize,
     /// The length of a window.
     pub window: Duration,
-    /// linearity and impact: how long it is waited in all, for each kernel, or level, until the host runs the CPUs
-    /// on cores of one
-    /// cache again, where it says that they are.
+    /// linearity and impact: how long it is waited in all, for each kernel, or level, until the host runs the
+    /// CPUs on cores of one cache again, where it says that they are.
     pub patience: Duration,
     /// Whether linearity is measured.
     pub linearity: bool,

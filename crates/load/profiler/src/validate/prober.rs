@@ -12,10 +12,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A kernel that is muted has ended its slice by then.
+/// A kernel that is muted has ended its burst by then; what it left in the cache is to be looked at soon.
 const FALLS_ASLEEP: Duration = Duration::from_millis(1);
 /// So much longer than a window is it waited for the first look in which the thread was not interrupted.
 const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Looks when it is asked to, and else leaves its CPU alone.
 pub(super) struct Prober {
     words: String,

@@ -30,8 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value_t = 40)]
     window_ms: u64,
     /// linearity and impact: for each kernel, or level, how long to wait for a host that runs the CPUs on cores
-    /// without a common
-    /// cache meanwhile, in seconds.
+    /// without a common cache meanwhile, in seconds.
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=600))]
     patience: u64,
     /// What is validated.

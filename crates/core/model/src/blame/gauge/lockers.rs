@@ -74,9 +74,9 @@ impl Gauge {
         locker.workload != *other && self.beside.get(other).is_some_and(also)
     }
 
-    /// Of these nothing is known any more. What was slow beside one who was told goes with him: else it would be put
-    /// down
-    /// to whoever was there in the same samples. They come by hundreds in a second, so that not much is lost.
+    /// Of these nothing is known any more. What was slow beside one who was told goes with him: else it would be
+    /// put down to whoever was there in the same samples. They come by hundreds in a second, so that not much is
+    /// lost.
     pub(super) fn leave(&mut self, leaves: impl Fn(&Tenant) -> bool) {
         if self.beside.keys().any(&leaves) {
             if self.lockers().iter().any(|locker| leaves(&locker.workload)) {

@@ -1,10 +1,10 @@
 //! Whether the host runs the CPUs on cores that share a cache just now.
 //!
 //! # Problem
-//! Who fills a cache, or reads it fast, hurts a service on another CPU as long as both share that cache. A host that
-//! moves
-//! its guest's CPUs about has them on cores of one cache now and of two then, for a second or for minutes, and tells
-//! the guest of one all the time. A look at a culprit made while there are two shows nothing, and acquits him.
+//! Who fills a cache, or reads it fast, hurts a service on another CPU as long as both share that cache. A host
+//! that moves its guest's CPUs about has them on cores of one cache now and of two then, for a second or for
+//! minutes, and tells the guest of one all the time. A look at a culprit made while there are two shows nothing,
+//! and acquits him.
 //!
 //! # Idea
 //! The kernel's gauge times how long lines take that another CPU wrote a moment ago (`crates/sys/ebpf/bpf/passes.h`):

@@ -3,9 +3,8 @@
 //! What was seen while he was there remains evidence about the others, and he remains its explanation, although
 //! nobody asks about him any more. So the hypotheses about the others are those from before, each with the weight of
 //! all that differ only in whom they say of those that are gone. To drop the hypotheses that name him instead
-//! would leave the harm that he did to whoever was ever held together with him: once a culprit had served its term,
-//! an innocent
-//! one was limited for what that had done.
+//! would leave the harm that he did to whoever was ever held together with him: once a culprit had served its
+//! term, an innocent one was limited for what that had done.
 
 use super::super::hypothesis::Hypothesis;
 use super::Guilt;

@@ -27,9 +27,9 @@ impl Victim {
 
     /// The one to look at though hardly anything of it is in doubt, so that looks at what is would pass it
     /// over: who would be named if it had been held often enough, who is named and may or may not do serious
-    /// harm, and who is probably guilty by its company; of several the one in the worst. Of the latter those who are
-    /// held back by their quota are
-    /// left alone: they do little harm now, and what may be held of them is wanted when they are free again.
+    /// harm, and who is probably guilty by its company; of several the one in the worst. Of the latter those who
+    /// are held back by their quota are left alone: they do little harm now, and what may be held of them is
+    /// wanted when they are free again.
     pub(super) fn accused(&self, candidates: &[Candidate]) -> Option<Tenant> {
         let (guilt, params) = (&self.work.guilt, &self.params);
         let accused = |c: &&Candidate| {
@@ -58,9 +58,8 @@ impl Victim {
         worst.map(|candidate| candidate.suspect.clone())
     }
 
-    /// Whether looks have made it likely that somebody who uses so many CPUs is guilty, and it is open whether he is
-    /// to be
-    /// named, or does serious harm.
+    /// Whether looks have made it likely that somebody who uses so many CPUs is guilty, and it is open whether he
+    /// is to be named, or does serious harm.
     pub(in super::super) fn may_be_guilty(&self, suspect: &Tenant, cpus: f64) -> bool {
         let (guilt, params) = (&self.work.guilt, &self.params);
         let looks = guilt.experiments(suspect);
