@@ -79,6 +79,7 @@ use options::LOAD_FRAC;
 use places::{Distant, Places};
 use play::TurnLoad;
 use quell_cgroup::CpuUsage;
+use quell_profiler::Ways;
 use quell_service::{Bench, Controls, Profile, RunReport, WindowRule, now_ns};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -127,9 +128,9 @@ pub fn trial(
         groups.part()?;
     }
     let served = options.service.start(&options.program, &groups, &folder, interrupt)?;
-    let nearest_ns = Mutex::new(f64::INFINITY);
+    let ways = Mutex::new(Ways::here());
     let (folder, groups, bench) = (&folder, &groups, &served.bench);
-    let ground = Ground { options, interrupt, folder, groups, bench, nearest_ns };
+    let ground = Ground { options, interrupt, folder, groups, bench, ways };
     ground.all(say).map_err(|error| served.explain(error))
 }
 
@@ -140,8 +141,8 @@ struct Ground<'a> {
     folder: &'a RunFolder,
     groups: &'a TrialGroups,
     bench: &'a Bench,
-    /// The shortest way of a line from one CPU to another that was ever seen.
-    nearest_ns: Mutex<f64>,
+    /// What lines took from one CPU to another in all trials.
+    ways: Mutex<Ways>,
 }
 
 impl Ground<'_> {
@@ -170,7 +171,7 @@ impl Ground<'_> {
         let options = self.options;
         let mut report = TrialReport::new(options);
         let (mut courses, mut usual) = (Vec::new(), Usuals::default());
-        let (cast, left_out) = self.screen(options.cast(), rate)?;
+        let (cast, left_out) = self.screen(options.cast()?, rate)?;
         left_out.iter().for_each(|left_out| say(&left_out.in_words()));
         report.left_out = left_out;
         for number in 0..u32::MAX {
@@ -262,7 +263,7 @@ impl Ground<'_> {
         let (mut off, latencies) = (OffTurns::default(), Latencies::default());
         self.off_turns(crowd, arrivals, (&mut off, begun + BEFORE), &latencies)?;
         if let Some(why) = self.ends_early(off.harm()) {
-            let distant = places.finish(&[start_ns..u64::MAX, 0..0], &(0..0), &self.nearest_ns)?;
+            let distant = places.finish(&[start_ns..u64::MAX, 0..0], &(0..0), &self.ways)?;
             return Ok((Trial::discarded(number, drawn, off.harm(), why).at(distant), None));
         }
         let law_ns = now_ns();
@@ -284,7 +285,7 @@ impl Ground<'_> {
             self.off_turns(crowd, arrivals, (&mut off, until), &Latencies::default())?;
         }
         let harm_spans = [start_ns..law_ns, if self.pools() { end_ns..u64::MAX } else { 0..0 }];
-        let distant = places.finish(&harm_spans, &(law_ns..judged_ns), &self.nearest_ns)?;
+        let distant = places.finish(&harm_spans, &(law_ns..judged_ns), &self.ways)?;
         let strangers_frac = strangers.used_frac(said.agent_s);
         let spoilt = self.spoilt(said.stolen_frac, strangers_frac, distant);
         let limited = watch::limited(&moments);

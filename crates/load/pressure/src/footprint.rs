@@ -91,8 +91,13 @@ impl Footprint {
     /// The share of all lines that a cache holds, by random ones. None before [`Footprint::learn`], or if the
     /// thread was interrupted all the time.
     pub fn held_frac(&mut self) -> Option<f64> {
+        self.held_of(self.lines)
+    }
+
+    /// The same of the first lines only.
+    pub(crate) fn held_of(&mut self, among: usize) -> Option<f64> {
         let border = self.border_ns?;
-        let times = self.times_ns(self.lines, LOOKED_AT.min(self.lines.div_ceil(PART)));
+        let times = self.times_ns(among, LOOKED_AT.min(among.div_ceil(PART)));
         let held = times.iter().filter(|ns| **ns < border).count();
         (!times.is_empty()).then(|| held as f64 / times.len() as f64)
     }

@@ -20,6 +20,7 @@
 
 mod affinity;
 mod bursts;
+mod cache_room;
 mod chase;
 mod child;
 mod dial;
@@ -54,6 +55,7 @@ mod worker;
 
 pub use affinity::{allowed as allowed_cpus, bind_all, bind_process, run_before_others};
 pub use bursts::{BusBurst, BusBursts, lock_bus_in_bursts};
+pub use cache_room::CacheRoom;
 pub use chase::Chase;
 pub use child::{Bound, Ended, process_cpu_time, spawn_bound};
 pub use duty::{Duty, Step};

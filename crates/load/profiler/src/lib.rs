@@ -40,7 +40,7 @@ mod victim;
 pub use bandwidth::{
     BandwidthModel, BandwidthPoint, BandwidthStep, Rig, bandwidth, bandwidth_steps,
 };
-pub use canary::{Lines, Placement, Watched, are_distant};
+pub use canary::{Lines, Placement, Watched, Ways};
 pub use curve::{Curve, Level, tolerated};
 pub use desk::{Seats, at_desk};
 pub use error::ProfileError;

@@ -260,20 +260,32 @@ static __always_inline int take_sample(struct cpu *cpu, __u32 number, struct sam
 	return 1;
 }
 
-/* Puts a sample of this CPU down to those who have other CPUs. */
-static __always_inline void put_down_beside(__u32 number, struct sample *sample)
+/* Puts a sample down to who has that CPU. A global function, as the next one: the verifier looks at such a one
+ * once, whatever is known where it is called. In a loop over CPUs, of which each may be in four states, it would
+ * else give up where there are more than a few. */
+__noinline int put_down_on(__u32 other, __u64 number, __u32 slot, __u32 took)
 {
-	__u32 other = another(number), row;
+	struct sample sample = { .number = number, .slot = slot, .took = took };
+	__u32 row = row_on(other);
 
-	put_down(NOBODY, sample);
-	for (int i = 0; i < LOOKED_AT && i < online - 1; i++) {
-		if (other == number)
-			other = other + 1 >= online ? 0 : other + 1;
-		row = row_on(other);
-		if (row != NOBODY)
-			put_down(row, sample);
-		other = other + 1 >= online ? 0 : other + 1;
+	if (row != NOBODY)
+		put_down(row, &sample);
+	return 0;
+}
+
+/* Puts a sample of this CPU down to those who have other CPUs, from one on that is drawn by lot. */
+__noinline int put_down_beside(__u32 cpu, __u64 number, __u32 slot, __u32 took)
+{
+	struct sample sample = { .number = number, .slot = slot, .took = took };
+	__u32 first = bpf_get_prandom_u32(), others = online - 1;
+
+	put_down(NOBODY, &sample);
+	for (__u32 i = 0; i < LOOKED_AT && i < others; i++) {
+		__u32 other = (first + i) % others;
+
+		put_down_on(other + (other >= cpu), number, slot, took);
 	}
+	return 0;
 }
 
 /* A sample, if the last one here is long enough ago, for those who have other CPUs. */
@@ -290,7 +302,7 @@ static __always_inline void gauge(struct cpu *cpu, __u32 number, __u64 now)
 	read_passed(another(number), now);
 	write_passed(number, now);
 	if (take_sample(cpu, number, &sample))
-		put_down_beside(number, &sample);
+		put_down_beside(number, sample.number, sample.slot, sample.took);
 }
 
 /* What the task of this row, which has had this CPU, left of lines that were read in its turn. */

@@ -33,6 +33,7 @@ use locker::Locker;
 use pace::Pace;
 use quell_cgroup::CpuUsage;
 use quell_pressure::{BusBurst, BusBursts};
+use quell_profiler::Ways;
 use quell_service::{Controls, Profile, ServiceSpec, Window, WindowRule, now_ns};
 use seen::{Names, Seen};
 use std::path::{Path, PathBuf};
@@ -141,7 +142,7 @@ pub fn bus_trial(
         folder: &folder,
         groups: &groups,
         bench: &bench,
-        nearest_ns: Mutex::new(f64::INFINITY),
+        ways: Mutex::new(Ways::here()),
     };
     let rate = ground.rate()?;
     say(&format!("{rate:.0} requests/s are {:.0} % of the machine", 100.0 * LOAD_FRAC));

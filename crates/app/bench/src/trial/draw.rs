@@ -88,11 +88,11 @@ impl FromStr for Harm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Taken {
-    /// Caches and memory bandwidth: one thread.
+    /// Caches and memory bandwidth: a thread for each second CPU, as one of them hurts nobody on a large machine.
     #[default]
     Memory,
-    /// CPUs: several threads of arithmetic that never sleep or, where little harm is wanted, work in
-    /// short turns.
+    /// CPUs: one to two threads for each, of arithmetic, that never sleep or, where little harm is wanted, work
+    /// in short turns.
     Cpu,
 }
 
@@ -176,6 +176,8 @@ pub(crate) struct Cast {
     pub(crate) harm: Harm,
     pub(crate) taken: Taken,
     pub(crate) groups: usize,
+    /// How many CPUs there are: what the culprit takes grows with them.
+    pub(crate) cpus: u32,
     /// What the culprit may run; empty: kernels.
     pub(crate) polluters: Vec<Program>,
     /// What these kernels may press on; not empty.
@@ -185,10 +187,17 @@ pub(crate) struct Cast {
 }
 
 impl Cast {
-    /// All kernels that take what is wanted, in as many groups as usual.
+    /// All kernels that take what is wanted, in as many groups as usual, on two CPUs.
     pub(crate) fn of_kernels(harm: Harm, taken: Taken) -> Self {
-        let kernels = work::guilty(taken).to_vec();
-        Self { harm, taken, groups: USUAL_GROUPS, polluters: vec![], kernels, innocents: vec![] }
+        Self {
+            harm,
+            taken,
+            groups: USUAL_GROUPS,
+            cpus: 2,
+            polluters: Vec::new(),
+            kernels: work::guilty(taken).to_vec(),
+            innocents: Vec::new(),
+        }
     }
 
     /// The same with one polluter, for each that there is.
@@ -221,7 +230,7 @@ impl Composition {
             let guilty = Some(index) == culprit;
             let programs = if guilty { &cast.polluters } else { &cast.innocents };
             let work = match &programs[..] {
-                [] => Work::Kernel(Kernel::draw(&mut dice, guilty, cast.taken, &cast.kernels)),
+                [] => Work::Kernel(Kernel::draw(&mut dice, guilty, cast)),
                 some => Work::Program(some[dice.below(some.len() as u64) as usize].clone()),
             };
             Member { group, work }

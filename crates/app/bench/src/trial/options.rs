@@ -79,13 +79,14 @@ impl TrialOptions {
         Ok(())
     }
 
-    pub(super) fn cast(&self) -> Cast {
-        Cast {
+    pub(super) fn cast(&self) -> anyhow::Result<Cast> {
+        Ok(Cast {
             groups: self.groups,
             polluters: self.polluters.clone(),
             innocents: self.innocents.clone(),
+            cpus: cpus()?,
             ..Cast::of_kernels(self.harm, self.taken)
-        }
+        })
     }
 
     /// Writes what is wanted of the trials until now.

@@ -37,7 +37,7 @@ impl Ground<'_> {
                 self.interrupt.sleep(PERIOD)?;
                 ways.extend(lines.passes_ns());
             }
-            let apart = looks_apart(&ways, &self.nearest_ns);
+            let apart = looks_apart(&ways, &self.ways);
             let waited = begun.elapsed();
             if apart.is_none_or(|frac| frac <= MOST_FRAC) {
                 // The first looks are no waiting.

@@ -9,7 +9,7 @@
 
 use crate::readings::Readings;
 use quell_pressure::allowed_cpus;
-use quell_profiler::{Lines, are_distant};
+use quell_profiler::{Lines, Ways};
 use quell_service::now_ns;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -69,64 +69,62 @@ impl Places {
         Ok(Self(Some(Readings::start("quell-places", PERIOD, look)?)))
     }
 
-    /// What was seen while the harm was measured, and while the law looked; `nearest_ns` is the shortest way that
-    /// was ever seen.
+    /// What was seen while the harm was measured, and while the law looked.
     pub(super) fn finish(
         self,
         harm: &[Range<u64>],
         law: &Range<u64>,
-        nearest_ns: &Mutex<f64>,
+        ways: &Mutex<Ways>,
     ) -> anyhow::Result<Distant> {
         let looks = self.0.map_or(Ok(Vec::new()), Readings::finish)?;
         let looks: Vec<(u64, f64)> =
             looks.into_iter().filter_map(|(at, ns)| Some((at, ns?))).collect();
-        let nearest = nearest_of(looks.iter().map(|(_, ns)| *ns), nearest_ns);
+        let far = are_far(&looks, ways);
         let in_harm = |at: &u64| harm.iter().any(|span| span.contains(at));
         Ok(Distant {
-            harm_frac: distant_frac(&looks, nearest, in_harm),
-            law_frac: distant_frac(&looks, nearest, |at| law.contains(at)),
+            harm_frac: share(&far, in_harm),
+            law_frac: share(&far, |at| law.contains(at)),
         })
     }
 }
 
-/// The shortest way that was ever seen, these included.
-fn nearest_of(ways_ns: impl Iterator<Item = f64>, known: &Mutex<f64>) -> f64 {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    *known = ways_ns.fold(*known, f64::min);
-    *known
-}
-
-/// The share of these ways in which the CPUs shared no cache; none of too few. `nearest_ns` is the shortest that was
-/// ever seen.
-pub(super) fn looks_apart(ways_ns: &[f64], nearest_ns: &Mutex<f64>) -> Option<f64> {
-    let nearest = nearest_of(ways_ns.iter().copied(), nearest_ns);
+/// The share of these ways in which the CPUs shared no cache; none of too few.
+pub(super) fn looks_apart(ways_ns: &[f64], ways: &Mutex<Ways>) -> Option<f64> {
     let looks: Vec<(u64, f64)> = ways_ns.iter().map(|ns| (0, *ns)).collect();
-    distant_frac(&looks, nearest, |_| true)
+    share(&are_far(&looks, ways), |_| true)
 }
 
-/// The share of these looks, of those at times that are wanted.
-fn distant_frac(looks: &[(u64, f64)], nearest: f64, wanted: impl Fn(&u64) -> bool) -> Option<f64> {
-    let ways = looks.iter().filter(|(at, _)| wanted(at)).map(|(_, ns)| *ns);
-    let ways: Vec<f64> = [nearest].into_iter().chain(ways).collect();
-    let (far, count) = (are_distant(&ways), ways.len() - 1);
-    let distant = far.iter().skip(1).filter(|far| **far).count();
-    (count >= FEWEST).then(|| distant as f64 / count as f64)
+/// When each look was, and whether the CPUs can have shared no cache then.
+fn are_far(looks: &[(u64, f64)], ways: &Mutex<Ways>) -> Vec<(u64, bool)> {
+    let (at, ns): (Vec<u64>, Vec<f64>) = looks.iter().copied().unzip();
+    let far = ways.lock().unwrap_or_else(PoisonError::into_inner).are_distant(&ns);
+    at.into_iter().zip(far).collect()
+}
+
+/// The share of those far, of looks at times that are wanted.
+fn share(looks: &[(u64, bool)], wanted: impl Fn(&u64) -> bool) -> Option<f64> {
+    let looks: Vec<bool> = looks.iter().filter(|(at, _)| wanted(at)).map(|(_, far)| *far).collect();
+    let distant = looks.iter().filter(|far| **far).count();
+    (looks.len() >= FEWEST).then(|| distant as f64 / looks.len() as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn looks(far: Range<u64>) -> Vec<(u64, f64)> {
-        (0..40).map(|at| (at, if far.contains(&at) { 155.0 } else { 29.0 })).collect()
+    fn looks(far: Range<u64>) -> Vec<(u64, bool)> {
+        let ways = Mutex::new(Ways::where_memory_takes(None));
+        looks_apart(&[28.0; 9], &ways);
+        let look = |at| (at, if far.contains(&at) { 155.0 } else { 29.0 });
+        are_far(&(0..40).map(look).collect::<Vec<_>>(), &ways)
     }
 
     #[test]
     fn a_trial_in_which_the_cpus_went_elsewhere_is_told_from_one_in_which_they_stayed() {
         let shares = |far: Range<u64>| {
             let looks = looks(far);
-            let harm_frac = distant_frac(&looks, 28.0, |at| !(10..30).contains(at));
-            let law_frac = distant_frac(&looks, 28.0, |at| (10..30).contains(at));
+            let harm_frac = share(&looks, |at| !(10..30).contains(at));
+            let law_frac = share(&looks, |at| (10..30).contains(at));
             Distant { harm_frac, law_frac }
         };
         let went = shares(10..30);
@@ -136,7 +134,7 @@ mod tests {
         for stayed in [shares(0..40), shares(0..0), shares(5..15), Distant::default()] {
             assert!(!stayed.moved(), "{stayed:?}");
         }
-        assert_eq!(distant_frac(&looks(0..40)[..7], 28.0, |_| true), None, "too few");
+        assert_eq!(share(&looks(0..40)[..7], |_| true), None, "too few");
     }
 
     #[test]
@@ -151,21 +149,22 @@ mod tests {
     }
 
     #[test]
-    fn whether_they_are_apart_now_is_told_by_the_shortest_way_ever() {
-        let known = Mutex::new(f64::INFINITY);
+    fn whether_they_are_apart_now_is_told_by_the_shortest_way_ever_and_by_memory() {
+        let known = Mutex::new(Ways::where_memory_takes(None));
         assert_eq!(looks_apart(&[155.0; 10], &known), Some(0.0), "nothing nearer was seen yet");
         assert_eq!(looks_apart(&[29.0; 10], &known), Some(0.0));
         assert_eq!(looks_apart(&[155.0; 10], &known), Some(1.0));
         assert_eq!(looks_apart(&[155.0; 3], &known), None, "too few");
+        let known = Mutex::new(Ways::where_memory_takes(Some(140.0)));
+        assert_eq!(looks_apart(&[155.0; 10], &known), Some(1.0), "as far as memory");
     }
 
     #[test]
     fn a_watch_ends_and_gives_a_share_or_none() {
-        let (begun, nearest) = (now_ns(), Mutex::new(f64::INFINITY));
+        let (begun, ways) = (now_ns(), Mutex::new(Ways::here()));
         let places = Places::watch().unwrap();
         let harm = [begun..u64::MAX, 0..0];
-        let distant = places.finish(&harm, &(0..begun), &nearest).unwrap();
+        let distant = places.finish(&harm, &(0..begun), &ways).unwrap();
         assert_eq!(distant, Distant::default(), "two looks are too few");
-        assert!(*nearest.lock().unwrap() > 1.0);
     }
 }

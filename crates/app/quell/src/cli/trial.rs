@@ -73,8 +73,8 @@ struct Polluter {
     /// How much the culprit hurts: none (there is no culprit), 1.05..1.2, or 1.2..
     #[arg(long, value_name = "CLASS", default_value = "1.2..")]
     harm: Harm,
-    /// What the culprit takes: memory (caches and bandwidth) or cpu (several threads that never
-    /// sleep, or that work in short turns where little harm is wanted).
+    /// What the culprit takes: memory (caches and bandwidth, by a thread for each second CPU) or cpu (one to
+    /// two threads for each, that never sleep, or work in short turns where little harm is wanted).
     #[arg(long, value_name = "WHAT", default_value_t)]
     taken: Taken,
     /// The service has half of the CPUs for itself and batch the others, so that who hurts it hurts

@@ -46,6 +46,16 @@ fn llc(options: &Options, topology: &Topology, cpu: Option<u32>) -> Result<Targe
     Ok(Target { key: domain.map_or(0, |llc| llc.id), size_bytes, nearer_bytes })
 }
 
+/// The size of a CPU's last-level cache, and of the one before it; 0 if there is none known.
+pub(crate) fn last_level(
+    options: &Options,
+    topology: &Topology,
+    cpu: u32,
+) -> Result<(u64, u64), PressureError> {
+    let Target { size_bytes, nearer_bytes, .. } = llc(options, topology, Some(cpu))?;
+    Ok((size_bytes, nearer_bytes))
+}
+
 /// A cache of the core itself: its level, and whether it is the one for instructions.
 fn private(
     options: &Options,

@@ -6,7 +6,7 @@ mod memory;
 mod network;
 mod storage;
 
-pub(crate) use caches::own_bytes;
+pub(crate) use caches::{last_level, own_bytes};
 
 use crate::kernel::{self, Integer, Kernel, Power, Units};
 use crate::{Footprint, Options, PressureError, Resource, Sink, Stop, affinity};

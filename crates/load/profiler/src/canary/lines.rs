@@ -1,7 +1,7 @@
 //! How far apart two CPUs are, for who measures while others work.
 
 use super::look::Nearest;
-use super::threads::Canary;
+use super::threads::{Canary, memory_ns};
 
 /// Passes a line between two CPUs now and then.
 #[derive(Debug)]
@@ -32,13 +32,31 @@ impl Lines {
     }
 }
 
-/// Which of these ways, in ns, are so much longer than the shortest that the CPUs can have shared no cache then.
-/// Where all are alike none is.
-#[must_use]
-pub fn are_distant(ways_ns: &[f64]) -> Vec<bool> {
-    let mut nearest = Nearest::default();
-    ways_ns.iter().for_each(|ns| _ = nearest.is_farther(Some(*ns)));
-    ways_ns.iter().map(|ns| nearest.is_farther(Some(*ns))).collect()
+/// What lines take between two CPUs of this machine: which ways are so long that the two can have shared no cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways(Nearest);
+
+impl Ways {
+    /// Of this machine; what a read from memory takes is measured, for some milliseconds.
+    #[must_use]
+    pub fn here() -> Self {
+        Self::where_memory_takes(memory_ns())
+    }
+
+    /// Of a machine on which a read from memory takes so many ns, if that is known.
+    #[must_use]
+    pub fn where_memory_takes(memory_ns: Option<f64>) -> Self {
+        Self(Nearest::where_memory_takes(memory_ns))
+    }
+
+    /// Which of these, in ns, are so much longer than the shortest that was ever told, these included, or so nearly
+    /// as long as a read from memory.
+    #[must_use]
+    pub fn are_distant(&mut self, ways_ns: &[f64]) -> Vec<bool> {
+        let Self(nearest) = self;
+        ways_ns.iter().for_each(|ns| _ = nearest.is_farther(Some(*ns)));
+        ways_ns.iter().map(|ns| nearest.is_farther(Some(*ns))).collect()
+    }
 }
 
 #[cfg(test)]
@@ -59,8 +77,13 @@ mod tests {
 
     #[test]
     fn far_is_what_is_farther_than_any_other_whenever_that_was() {
-        assert_eq!(are_distant(&[150.0, 160.0, 28.0, 155.0]), [true, true, false, true]);
-        assert_eq!(are_distant(&[150.0, 160.0]), [false, false]);
-        assert_eq!(are_distant(&[]), Vec::<bool>::new());
+        let told = |memory_ns, ways: &[f64]| Ways::where_memory_takes(memory_ns).are_distant(ways);
+        assert_eq!(told(None, &[150.0, 160.0, 28.0, 155.0]), [true, true, false, true]);
+        assert_eq!(told(None, &[150.0, 160.0]), [false, false]);
+        assert_eq!(told(None, &[]), Vec::<bool>::new());
+        assert_eq!(told(Some(139.0), &[150.0, 110.0]), [true, false], "as far as memory");
+        let mut ways = Ways::where_memory_takes(None);
+        assert_eq!(ways.are_distant(&[28.0]), [false]);
+        assert_eq!(ways.are_distant(&[150.0, 30.0]), [true, false], "what was told before counts");
     }
 }

@@ -55,7 +55,7 @@ mod sieve;
 mod threads;
 mod watch;
 
-pub use lines::{Lines, are_distant};
+pub use lines::{Lines, Ways};
 pub use look::Placement;
 pub use watch::Watched;
 

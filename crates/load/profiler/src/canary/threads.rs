@@ -124,7 +124,7 @@ impl Canary {
 
 /// What a read from memory takes here, in ns, in some milliseconds of the calling thread; none where lines cannot
 /// be flushed, or no memory is to be had.
-fn memory_ns() -> Option<f64> {
+pub(super) fn memory_ns() -> Option<f64> {
     let mut chase = Chase::FLUSHES.then(|| Chase::new(READ_BYTES).ok()).flatten()?;
     let seen: Vec<f64> = (0..READS).filter_map(|_| chase.far_access_ns(READ_FOR)).collect();
     median(&seen)

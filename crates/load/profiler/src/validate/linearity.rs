@@ -6,7 +6,7 @@ use crate::ProfileError;
 use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent, ready};
 use crate::stats::{half_effect, largest_deviation, median, pearson, quantile};
-use quell_pressure::{Resource, Running, Stop};
+use quell_pressure::{CacheRoom, Options, Resource, Running, Stop};
 use quell_types::Topology;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,12 @@ pub(super) fn measure(
     topology: &Topology,
     stop: &Stop,
 ) -> Result<KernelLinearity, ProfileError> {
-    let kernel = ready(&options.options(resource, &options.seats.pressure), topology, stop)?;
+    let mut pressure = options.options(resource, &options.seats.pressure);
+    let cache_room = cache_room(&pressure, topology)?;
+    pressure.llc_bytes = cache_room
+        .filter(|room| room.kept_bytes > 0)
+        .map_or(pressure.llc_bytes, |room| Some(room.kept_bytes));
+    let kernel = ready(&pressure, topology, stop)?;
     let observer = Observer::of(resource, &kernel, options, topology, stop)?;
     let beside = observer.depends_on_the_host();
     let watch = if beside { Watch::over(&options.seats, topology) } else { Watch::off() };
@@ -39,7 +44,17 @@ pub(super) fn measure(
             looking.at(LEVELS[i], &mut seen[i])?;
         }
     }
-    Ok(looking.end(resource, seen))
+    Ok(KernelLinearity { cache_room, ..looking.end(resource, seen) })
+}
+
+/// How much of a shared cache is to be had by a kernel that is to take it, if nobody said what to take: beyond that
+/// it takes no more of it, and this is no matter of its intensity.
+fn cache_room(pressure: &Options, topology: &Topology) -> Result<Option<CacheRoom>, ProfileError> {
+    let cpu = pressure.cpus.iter().next();
+    match (pressure.resource, pressure.llc_bytes, cpu) {
+        (Resource::LlcCapacity, None, Some(cpu)) => Ok(CacheRoom::of(pressure, topology, cpu)?),
+        _ => Ok(None),
+    }
 }
 
 /// A kernel and who looks at it.
@@ -183,6 +198,7 @@ fn judged(
         max_deviation_points: largest_deviation(&line),
         half_effect_frac: half_effect(&line),
         host: None,
+        cache_room: None,
         effect_over_noise: effect.filter(|_| noise > 0.0).map(|effect| effect / noise),
         levels: line
             .into_iter()

@@ -2,7 +2,7 @@
 
 use crate::stats::Estimate;
 use crate::{Machine, Watched};
-use quell_pressure::Resource;
+use quell_pressure::{CacheRoom, Resource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,6 +42,9 @@ pub struct KernelLinearity {
     /// What the host did with the two CPUs meanwhile; null where what is seen does not depend on it.
     #[serde(default)]
     pub host: Option<Watched>,
+    /// What of the last-level cache was to be had, which was 100 % here; null where that is not known, or was said.
+    #[serde(default)]
+    pub cache_room: Option<CacheRoom>,
     /// Medians, level by level.
     pub levels: Vec<LevelValue>,
 }
@@ -54,8 +57,11 @@ impl KernelLinearity {
             value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
         };
         let disturbed = self.host.as_ref().and_then(Watched::words);
+        let told = self
+            .cache_room
+            .map_or(String::new(), |room| format!(", of {} KiB told", room.told_bytes >> 10));
         format!(
-            "{:<18} r {:>7}  off {:>5} points  by {}{}",
+            "{:<18} r {:>7}  off {:>5} points  by {}{told}{}",
             self.resource.name(),
             or_dash(self.r, 4),
             or_dash(self.max_deviation_points, 1),

@@ -1,7 +1,7 @@
 //! The checked-in objects: reproducible, and right about slots.
 
-use aya::Ebpf;
-use aya::programs::{SchedClassifier, TestRun, TestRunOptions};
+use aya::programs::{BtfTracePoint, Program, SchedClassifier, TestRun, TestRunOptions};
+use aya::{Btf, Ebpf, EbpfLoader};
 use quell_types::{LogHistogram, SLOTS};
 use std::path::Path;
 use std::process::Command;
@@ -25,6 +25,60 @@ fn objects_are_what_their_sources_give() {
         if has_clang {
             let built = std::fs::read(fresh.path().join(object)).unwrap();
             assert!(built == kept, "{object} is stale: run crates/sys/ebpf/bpf/build.sh");
+        }
+    }
+}
+
+/// The kernel gives up at a million.
+const VERIFIED_AT_MOST: u32 = 100_000;
+
+/// What the verifier looks at of each program about waits, where there are so many CPUs.
+fn verified_for(cpus: u32) -> Vec<(String, u32)> {
+    static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/contention.bpf.o");
+    let (often, tick_ns) = (1_000_000_u64, 4_000_000_u64);
+    let mut loader = EbpfLoader::new();
+    loader.override_global("online", &cpus, true);
+    loader.override_global("gauge_ns", &often, true);
+    loader.override_global("kept_ns", &often, true);
+    loader.override_global("tick_ns", &tick_ns, true);
+    for map in ["rq_lines", "rq_passed", "rq_cpus"] {
+        loader.map_max_entries(map, cpus);
+    }
+    let mut ebpf = loader.load(OBJECT).unwrap();
+    let btf = Btf::from_sys_fs().unwrap();
+    let tracing = ebpf.programs_mut().filter_map(|(name, program)| match program {
+        Program::BtfTracePoint(program) => Some((name.to_owned(), program)),
+        _ => None,
+    });
+    let verified = |(name, program): (String, &mut BtfTracePoint)| {
+        program
+            .load(tracepoint_of(&name), &btf)
+            .unwrap_or_else(|e| panic!("{cpus} CPUs: {name}: {e}"));
+        (name, program.info().unwrap().verified_instruction_count().unwrap())
+    };
+    tracing.map(verified).collect()
+}
+
+fn tracepoint_of(program: &str) -> &'static str {
+    match program {
+        "quell_wait_run" => "sched_switch",
+        "quell_wait_tick" => "local_timer_entry",
+        "quell_wait_wake" => "sched_wakeup",
+        "quell_wait_new" => "sched_wakeup_new",
+        "quell_wait_move" => "sched_migrate_task",
+        "quell_wait_send" => "sock_send_length",
+        other => panic!("{other} is new: where is it attached?"),
+    }
+}
+
+#[test]
+fn programs_are_verified_for_any_number_of_cpus() {
+    for cpus in [1, 2, 3, 4, 5, 8, 16, 17, 64, 192, 1024] {
+        let verified = verified_for(cpus);
+        assert_eq!(verified.len(), 6);
+        for (name, count) in verified {
+            println!("{cpus} CPUs: {name}: {count}");
+            assert!(count < VERIFIED_AT_MOST, "{cpus} CPUs: {name}: {count}");
         }
     }
 }

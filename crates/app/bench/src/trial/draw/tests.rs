@@ -36,6 +36,16 @@ fn who_takes_cpus_has_several_threads_and_everybody_else_one() {
         counts.insert(composition.pressing().unwrap().threads);
     }
     assert_eq!(counts.into_iter().collect::<Vec<_>>(), [2, 3, 4]);
+    let on_many = Cast { cpus: 16, ..much.clone() };
+    let many = (0..60).map(|number| Composition::draw(2, number, &on_many, 9.0));
+    let threads = |drawn: Composition| drawn.pressing().unwrap().threads;
+    let counts: std::collections::BTreeSet<u32> = many.map(threads).collect();
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), [16, 24, 32], "as many for each CPU");
+    for (cpus, threads) in [(1, 1), (2, 1), (3, 1), (16, 8)] {
+        let memory = Cast { cpus, ..Cast::of_kernels(Harm::Much, Taken::Memory) };
+        let drawn = Composition::draw(2, 0, &memory, 9.0);
+        assert_eq!(drawn.pressing().unwrap().threads, threads, "{cpus} CPUs");
+    }
     let much = drawn(0);
     assert_eq!(much.pressing().unwrap().intensity, 100.0);
     assert_eq!("cpu".parse::<Taken>().unwrap().to_string(), "cpu");

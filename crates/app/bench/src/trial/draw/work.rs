@@ -1,6 +1,6 @@
 //! What may work in a group: a kernel of `quell pressure`, or any program.
 
-use super::{Dice, Taken};
+use super::{Cast, Dice, Taken};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -51,22 +51,19 @@ impl Kernel {
         Self { resource, intensity: LEAST_PERCENT, threads: 1, idle: "pace", slice: None }
     }
 
-    /// `kinds` is what a guilty one may press on; not empty.
-    pub(super) fn draw(
-        dice: &mut Dice,
-        guilty: bool,
-        taken: Taken,
-        kinds: &[&'static str],
-    ) -> Self {
-        let kinds = if guilty { kinds } else { &INNOCENT };
+    /// Of one who is guilty, or innocent.
+    pub(super) fn draw(dice: &mut Dice, guilty: bool, cast: &Cast) -> Self {
+        let kinds = if guilty { &cast.kernels[..] } else { &INNOCENT };
         let resource = kinds[dice.below(kinds.len() as u64) as usize];
         let intensity = match guilty {
             false => LEAST_PERCENT + STEP_PERCENT * dice.below(11) as f64,
             true => 100.0,
         };
-        let threads = match (guilty, taken) {
-            (true, Taken::Cpu) => 2 + dice.below(3) as u32,
-            _ => 1,
+        let pairs = (cast.cpus / 2).max(1);
+        let threads = match (guilty, cast.taken) {
+            (true, Taken::Cpu) => (2 + dice.below(3) as u32) * pairs,
+            (true, Taken::Memory) => pairs,
+            (false, _) => 1,
         };
         let idle = if guilty { "sleep" } else { "pace" };
         Self { resource, intensity, threads, idle, slice: None }

@@ -1,7 +1,7 @@
 //! How far apart the host of a virtual machine runs its CPUs: of that it tells nothing.
 
 use quell_pressure::allowed_cpus;
-use quell_profiler::{Lines, are_distant};
+use quell_profiler::{Lines, Ways};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
@@ -17,7 +17,8 @@ pub(crate) struct Distance {
     cpus: [u32; 2],
     /// What it took at each look, in ns.
     ways_ns: Vec<f64>,
-    /// Looks at which it took so much longer than at others that the two can have shared no cache then.
+    /// Looks at which it took so much longer than at others, or so nearly as long as a read from memory, that the two
+    /// can have shared no cache then.
     distant: usize,
 }
 
@@ -31,11 +32,11 @@ impl Distance {
             std::thread::sleep(PAUSE);
             lines.passes_ns()
         };
-        Self::of(ends, (0..LOOKS).filter_map(look).collect())
+        Self::of(ends, (0..LOOKS).filter_map(look).collect(), Ways::here())
     }
 
-    fn of(cpus: [u32; 2], ways_ns: Vec<f64>) -> Option<Self> {
-        let distant = are_distant(&ways_ns).into_iter().filter(|far| *far).count();
+    fn of(cpus: [u32; 2], ways_ns: Vec<f64>, mut ways: Ways) -> Option<Self> {
+        let distant = ways.are_distant(&ways_ns).into_iter().filter(|far| *far).count();
         (!ways_ns.is_empty()).then_some(Self { cpus, ways_ns, distant })
     }
 
@@ -47,6 +48,10 @@ impl Distance {
         let looks = self.ways_ns.len();
         let moved = match self.distant {
             0 => String::new(),
+            distant if distant == looks => {
+                ": as far as memory, so whatever the machine is told they share no cache just now"
+                    .to_owned()
+            }
             distant => format!(
                 ": in {distant} of {looks} looks as between two caches, so the host moves them about, and what \
                  neighbours do to each other comes and goes"
@@ -62,12 +67,17 @@ mod tests {
 
     #[test]
     fn a_host_that_moves_its_cpus_is_told_from_one_that_does_not() {
-        let words = |ways: &[f64]| Distance::of([0, 1], ways.to_vec()).map(|d| d.words());
+        let seen = |memory, ways: &[f64]| {
+            let told = Ways::where_memory_takes(memory);
+            Distance::of([0, 1], ways.to_vec(), told).map(|d| d.words())
+        };
+        let words = |ways: &[f64]| seen(None, ways);
         assert_eq!(words(&[28.0, 31.0]).unwrap(), "a line takes 28 to 31 ns from CPU 0 to CPU 1");
         assert_eq!(
             words(&[150.0, 152.0]).unwrap(),
             "a line takes 150 to 152 ns from CPU 0 to CPU 1"
         );
+        assert!(seen(Some(139.0), &[150.0, 152.0]).unwrap().contains("share no cache just now"));
         assert!(words(&[28.0, 155.0, 150.0]).unwrap().contains("in 2 of 3 looks"));
         assert_eq!(words(&[]), None);
     }

@@ -1,0 +1,160 @@
+//! How much of a shared cache a program can count on.
+//!
+//! A machine tells the size of its last-level cache. On a shared host, strangers have part of it, and a hypervisor
+//! may give a guest some of its ways only; neither is told. So a kernel of cache capacity works on larger and larger
+//! parts of the told size, alone, and it is looked at how much of each a cache holds ([`Footprint`]):
+//!
+//! ```text
+//! kept := the largest eighth of the told size of which KEPT_FRAC is held (median of LOOKS looks)
+//! ```
+//!
+//! Of more than that a cache holds less and less, and that as random lines come to lie: pressure that grows beyond
+//! grows on memory. The search takes some tens of milliseconds for each 32 MiB, and drives out what others have
+//! there meanwhile, as any program of that size does.
+
+use crate::jobs::last_level;
+use crate::kernel::{CacheCapacity, CacheShare, Kernel};
+use crate::region::{LINE, Region, available_bytes};
+use crate::registers::median;
+use crate::{Chase, Footprint, Intensity, Options, PressureError, bind_all};
+use quell_types::{CpuSet, Topology};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Parts of the told size that are told apart.
+const PARTS: u32 = 8;
+/// So much of a part is held, or it is too large. Not all: random lines fill some sets sooner than others.
+const KEPT_FRAC: f64 = 0.95;
+/// Looks at a part: what strangers do in one of them does not count.
+const LOOKS: usize = 3;
+/// What the kernel needs for a line, with lines that it touches several times.
+const FILL_A_LINE: Duration = Duration::from_nanos(40);
+
+/// A last-level cache, as it is told and as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheRoom {
+    /// The size that the machine tells.
+    pub told_bytes: u64,
+    /// So much of it was to be had: a multiple of an eighth. 0 if not even one was.
+    pub kept_bytes: u64,
+}
+
+impl CacheRoom {
+    /// Looks at the last-level cache of this CPU, which is worked on meanwhile. None where lines from memory cannot
+    /// be told from others, as where a program cannot flush them.
+    ///
+    /// # Errors
+    /// The size of the cache is not known, the CPU is not to be had, or no memory.
+    pub fn of(
+        options: &Options,
+        topology: &Topology,
+        cpu: u32,
+    ) -> Result<Option<Self>, PressureError> {
+        let (told_bytes, nearer_bytes) = last_level(options, topology, cpu)?;
+        std::thread::scope(|scope| {
+            let look = || -> Result<Option<Self>, PressureError> {
+                bind_all(&CpuSet::of(cpu))?;
+                let Some(mut lodger) = Lodger::new(told_bytes, nearer_bytes)? else {
+                    return Ok(None);
+                };
+                let parts = largest(PARTS, |parts| lodger.keeps(parts));
+                let kept_bytes = told_bytes * u64::from(parts) / u64::from(PARTS);
+                Ok(Some(Self { told_bytes, kept_bytes }))
+            };
+            scope.spawn(look).join().unwrap_or(Ok(None))
+        })
+    }
+}
+
+/// The largest of 1 to `most` that will do, if all that are smaller do, too; 0 if none does.
+fn largest(most: u32, mut will_do: impl FnMut(u32) -> bool) -> u32 {
+    let (mut does, mut does_not) = (0, most + 1);
+    while does_not - does > 1 {
+        let tried = u32::midpoint(does, does_not);
+        *(if will_do(tried) { &mut does } else { &mut does_not }) = tried;
+    }
+    does
+}
+
+/// Who works on part of a cache, and looks at what it has of it.
+struct Lodger {
+    kernel: CacheCapacity,
+    print: Footprint,
+    lines: u32,
+}
+
+impl Lodger {
+    fn new(cache_bytes: u64, nearer_bytes: u64) -> Result<Option<Self>, PressureError> {
+        let (region, _) = Region::map_within(cache_bytes, available_bytes())?;
+        let region = Arc::new(region);
+        let lines = cache_bytes as usize / LINE;
+        let mut print = Footprint::new(Arc::clone(&region), lines, nearer_bytes as usize);
+        let share = CacheShare { region, cache_bytes, nearer_bytes, part: (0, 1), last: true };
+        let mut kernel = CacheCapacity::new(share);
+        kernel.prepare();
+        let tells = Chase::FLUSHES && print.learn()?;
+        Ok(tells.then_some(Self { kernel, print, lines: lines as u32 }))
+    }
+
+    /// Whether a cache holds so many parts of the footprint, when these are all that is used.
+    fn keeps(&mut self, parts: u32) -> bool {
+        let percent = 100.0 * f64::from(parts) / f64::from(PARTS);
+        let Ok(intensity) = Intensity::new(percent) else { return false };
+        self.kernel.set_intensity(intensity);
+        let lines = self.lines * parts / PARTS;
+        let held: Vec<f64> = (0..LOOKS).filter_map(|_| self.held_of(lines)).collect();
+        !held.is_empty() && median(held) >= KEPT_FRAC
+    }
+
+    /// The share of these lines that a cache holds after the kernel worked anew on them.
+    fn held_of(&mut self, lines: u32) -> Option<f64> {
+        self.print.clear();
+        let end = Instant::now() + FILL_A_LINE * lines;
+        while Instant::now() < end {
+            self.kernel.burst().ok()?;
+        }
+        self.print.held_of(lines as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Resource, allowed_cpus};
+
+    #[test]
+    fn the_largest_is_found_in_few_steps() {
+        for room in 0..=PARTS {
+            let mut steps = 0;
+            let found = largest(PARTS, |parts| {
+                steps += 1;
+                parts <= room
+            });
+            assert_eq!(found, room);
+            assert!(steps <= 4, "{room}: {steps}");
+        }
+    }
+
+    #[test]
+    fn a_small_part_of_a_cache_is_to_be_had_and_more_than_any_cache_has_is_not() {
+        let cpu = allowed_cpus().unwrap().iter().next().unwrap();
+        let room = |bytes: u64| {
+            let options = Options { llc_bytes: Some(bytes), ..Options::new(Resource::LlcCapacity) };
+            CacheRoom::of(&options, &Topology::default(), cpu).unwrap()
+        };
+        // Other tests may use all of the cache for a while.
+        let Some(small) = (0..20).find_map(|_| room(1 << 20).filter(|room| room.kept_bytes > 0))
+        else {
+            assert!(!Chase::FLUSHES, "a mebibyte is never held");
+            return;
+        };
+        assert_eq!(small.told_bytes, 1 << 20);
+        let large = room(512 << 20).unwrap();
+        assert!(large.kept_bytes <= 384 << 20, "{large:?}");
+        let unknown =
+            CacheRoom::of(&Options::new(Resource::LlcCapacity), &Topology::default(), cpu);
+        assert!(unknown.is_err());
+    }
+}
