@@ -123,8 +123,8 @@ fn added(guilt: &Guilt, candidate: &Candidate) -> Vec<(usize, f64)> {
         return Vec::new();
     };
     let weights = guilt.weights();
-    let effect =
-        |index: usize| guilt.harm(index, place).map(|(harm, _)| (index, harm * candidate.cpus));
+    let dose = guilt.dose(place, candidate.cpus);
+    let effect = |index: usize| guilt.harm(index, place).map(|(harm, _)| (index, harm * dose));
     let counts = guilt.against(place).filter(|index| weights[*index] >= LEAST_WEIGHT);
     let mut all = Vec::with_capacity(guilt.suspects().len());
     all.extend(counts.filter_map(effect));

@@ -4,9 +4,11 @@ mod beside;
 mod heard;
 mod leave;
 mod places;
+mod sizes;
 
 use super::hypothesis::{Hypothesis, Noisy, Seen};
 use quell_types::{Tenant, Time};
+use sizes::Size;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
@@ -17,11 +19,11 @@ pub struct GuiltParams {
     pub nobody_frac: f64,
     /// Of the rest, the share of two at once.
     pub two_frac: f64,
-    /// Mean of the harm of a guilty one, in ln per CPU.
+    /// Mean of the harm of a guilty one, in ln for each CPU, or for each [unit](Guilt::size) of more than one.
     pub harm_mean: f64,
     /// Its standard deviation.
     pub harm_sd: f64,
-    /// Standard deviation of what an innocent one does all the same, in ln per CPU.
+    /// Standard deviation of what an innocent one does all the same, in the same.
     pub innocent_sd: f64,
     /// After so many seconds a third of the evidence is left.
     pub memory_s: f64,
@@ -91,6 +93,8 @@ pub struct Guilt {
     /// Where each is in that list: they are looked up by name far more often than they change.
     places: BTreeMap<Tenant, usize>,
     experiments: Vec<u32>,
+    /// How large each is.
+    sizes: Vec<Size>,
     /// Nobody, then each suspect alone, then pairs in the order of their members.
     hypotheses: Vec<Hypothesis>,
     /// Whether anything was measured: else there is nothing that could grow old.
@@ -117,6 +121,7 @@ impl Guilt {
             suspects: Vec::new(),
             places: BTreeMap::new(),
             experiments: Vec::new(),
+            sizes: Vec::new(),
             hypotheses: Vec::new(),
             learned: false,
             weights: OnceCell::new(),
@@ -150,6 +155,8 @@ impl Guilt {
         }
         let seen = |s: &Tenant| self.index(s).map_or(0, |index| self.experiments[index]);
         self.experiments = suspects.iter().map(seen).collect();
+        let size = |s: &Tenant| self.index(s).map_or(Size::default(), |index| self.sizes[index]);
+        self.sizes = suspects.iter().map(size).collect();
         let moved = |ln: &[f64]| -> Vec<f64> {
             let of = |s: &Tenant| self.index(s).and_then(|index| ln.get(index)).copied();
             let all = suspects.iter().map(|s| of(s).unwrap_or(0.0));
@@ -231,7 +238,9 @@ impl Guilt {
         }
         let scale = guilt.max(f64::MIN_POSITIVE);
         let (harm, square) = (mean / scale, square / scale);
-        let harm_sd = libm::sqrt((square - harm * harm).max(0.0));
+        let unit_cpus = self.sizes[index].unit_cpus();
+        let harm_sd = libm::sqrt((square - harm * harm).max(0.0)) / unit_cpus;
+        let harm = harm / unit_cpus;
         Some(Belief { guilt, harm, harm_sd, experiments: self.experiments[index] })
     }
 
@@ -272,8 +281,9 @@ impl Guilt {
     #[must_use]
     pub fn harmful(&self, suspect: &Tenant, cpus: f64, least_ln: f64) -> f64 {
         let Some(index) = self.index(suspect).filter(|_| cpus > 0.0) else { return 0.0 };
+        let least = least_ln / self.dose(index, cpus);
         let more = self.against(index).filter_map(|place| {
-            Some(self.weights()[place] * self.harm_above(place, index, least_ln / cpus)?)
+            Some(self.weights()[place] * self.harm_above(place, index, least)?)
         });
         more.sum()
     }
@@ -287,8 +297,10 @@ impl Guilt {
     /// ln of the slowdown that such doses cause, by all hypotheses together.
     #[must_use]
     pub fn foretell(&self, doses_cpus: &BTreeMap<Tenant, f64>) -> f64 {
-        let dose = |s: &Tenant| doses_cpus.get(s).copied().unwrap_or(0.0);
-        let doses: Vec<f64> = self.suspects.iter().map(dose).collect();
+        let dose = |(index, s): (usize, &Tenant)| {
+            doses_cpus.get(s).map_or(0.0, |cpus| self.dose(index, *cpus))
+        };
+        let doses: Vec<f64> = self.suspects.iter().enumerate().map(dose).collect();
         let each = self.hypotheses.iter().zip(self.weights());
         each.map(|(hypothesis, weight)| weight * hypothesis.foretell(&doses)).sum()
     }
@@ -337,13 +349,13 @@ impl Guilt {
         all
     }
 
-    /// Doses in order, and the sum of squares of those of strangers.
+    /// Doses in order, in units, and the sum of squares of those of strangers.
     fn doses(&self, measurement: &Measurement) -> (Vec<f64>, f64) {
         let mut doses = vec![0.0; self.suspects.len()];
         let mut strangers = 0.0;
         for (tenant, dose) in &measurement.doses_cpus {
             match self.index(tenant) {
-                Some(index) => doses[index] = *dose,
+                Some(index) => doses[index] = self.dose(index, *dose),
                 None => strangers += dose * dose,
             }
         }

@@ -152,17 +152,45 @@ impl Hypothesis {
         (self.prior_ln, self.weight_ln) = (prior_ln, weight_ln);
     }
 
-    /// Weight and beliefs sink back to what was assumed at first; `share` of them is left.
+    /// Weight and beliefs sink back to what was assumed at first; `share` of what was learnt is left.
     pub(super) fn fade(&mut self, share: f64, params: &GuiltParams) {
-        let prior = params.harm_sd * params.harm_sd;
         self.weight_ln = self.prior_ln + (self.weight_ln - self.prior_ln) * share;
-        for place in 0..self.count {
-            self.mean[place] = params.harm_mean + (self.mean[place] - params.harm_mean) * share;
-            for (column, covariance) in self.covariance[place].iter_mut().enumerate() {
-                let rest = if column == place { prior } else { 0.0 };
-                *covariance = rest + (*covariance - rest) * share;
-            }
+        if self.count > 0 {
+            let learnt = self.learnt(params);
+            self.put_upon_the_expected(
+                learnt.times([[share; MOST_GUILTY]; MOST_GUILTY], [share; MOST_GUILTY]),
+                params,
+            );
         }
+    }
+
+    /// What was learnt of the members' harm, without what was expected at first.
+    fn learnt(&self, params: &GuiltParams) -> Learnt {
+        let expected = 1.0 / (params.harm_sd * params.harm_sd);
+        let mut precision = inverse(self.covariance);
+        let told = precision.map(|row| row[0] * self.mean[0] + row[1] * self.mean[1]);
+        (0..MOST_GUILTY).for_each(|at| precision[at][at] -= expected);
+        // What is unsurer than at first has learnt nothing.
+        let least = -1e-9 * expected;
+        if precision[0][0] < least
+            || precision[1][1] < least
+            || determinant(precision) < least * expected
+        {
+            return Learnt {
+                precision: [[0.0; MOST_GUILTY]; MOST_GUILTY],
+                pull: [0.0; MOST_GUILTY],
+            };
+        }
+        Learnt { precision, pull: told.map(|told| told - expected * params.harm_mean) }
+    }
+
+    fn put_upon_the_expected(&mut self, learnt: Learnt, params: &GuiltParams) {
+        let expected = 1.0 / (params.harm_sd * params.harm_sd);
+        let mut precision = learnt.precision;
+        (0..MOST_GUILTY).for_each(|at| precision[at][at] += expected);
+        let pull = learnt.pull.map(|pull| pull + expected * params.harm_mean);
+        self.covariance = inverse(precision);
+        self.mean = self.covariance.map(|row| row[0] * pull[0] + row[1] * pull[1]);
     }
 
     /// Takes in a measurement with this noise: weight by its likelihood, harm by a Kalman step.
@@ -192,9 +220,54 @@ impl Hypothesis {
         }
     }
 
+    /// The unit in which a member's harm is reckoned has so many times as many CPUs from now on: what was learnt is
+    /// kept, and put upon what is expected of the new unit.
+    pub(super) fn resize(&mut self, suspect: usize, times: f64, params: &GuiltParams) {
+        let Some(at) = self.place(Some(suspect)) else { return };
+        let mut of = [1.0; MOST_GUILTY];
+        of[at] = 1.0 / times;
+        let learnt = self.learnt(params).times(of.map(|row| of.map(|column| row * column)), of);
+        self.put_upon_the_expected(learnt, params);
+    }
+
     fn place(&self, suspect: Option<usize>) -> Option<usize> {
         self.members().iter().position(|m| Some(*m) == suspect)
     }
+}
+
+/// What was learnt, in information form, where learning adds up: precisions, and these times means.
+#[derive(Clone, Copy)]
+struct Learnt {
+    precision: [[f64; MOST_GUILTY]; MOST_GUILTY],
+    pull: [f64; MOST_GUILTY],
+}
+
+impl Learnt {
+    /// Each of its numbers so many times.
+    fn times(
+        mut self,
+        precision: [[f64; MOST_GUILTY]; MOST_GUILTY],
+        pull: [f64; MOST_GUILTY],
+    ) -> Self {
+        for row in 0..MOST_GUILTY {
+            self.pull[row] *= pull[row];
+            (0..MOST_GUILTY)
+                .for_each(|column| self.precision[row][column] *= precision[row][column]);
+        }
+        self
+    }
+}
+
+/// The inverse of a symmetric, positive matrix.
+fn inverse(
+    [[a, b], [_, d]]: [[f64; MOST_GUILTY]; MOST_GUILTY],
+) -> [[f64; MOST_GUILTY]; MOST_GUILTY] {
+    let scale = 1.0 / determinant([[a, b], [b, d]]);
+    [[d * scale, -b * scale], [-b * scale, a * scale]]
+}
+
+fn determinant([[a, b], [_, d]]: [[f64; MOST_GUILTY]; MOST_GUILTY]) -> f64 {
+    a * d - b * b
 }
 
 /// ln of the sum of two numbers of which these are the ln.

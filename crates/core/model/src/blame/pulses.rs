@@ -234,6 +234,11 @@ impl Pulses {
         self.height.retain(|tenant, _| kept.contains(tenant));
     }
 
+    /// How many CPUs they use now.
+    pub fn size(&mut self, now: Time, used_cpus: &BTreeMap<Tenant, f64>) {
+        self.guilt.size(now, used_cpus);
+    }
+
     /// Begins anew with one of them.
     pub fn forget(&mut self, suspect: &Tenant) {
         self.guilt.forget(suspect);

@@ -5,14 +5,16 @@
 //! to find the one that is not; but whoever is limited on weak evidence is punished for nothing.
 //!
 //! # Idea
-//! Law `who` names culprits, with the harm that each does by the CPU. That is all it takes: a
-//! group whose harm is `h` slows the victim by no more than `s` if it uses at most `ln(s) / h`
-//! CPUs. Where that harm is *serious*, surely more than a tenth with all others who are named, it gets that as a CPU bandwidth of a short period, so that what it does is spread thinly,
-//! and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks
-//! show it within seconds, and the next term is twice as long. Who stops working, or leaves, is
-//! free at once, and so is who was named by chance, once looks make its guilt less likely than it was
-//! before anything was seen. Who works in bursts is limited for many of them ([`terms`]). Meanwhile the victim is
-//! served first, as long as there is room ([`first`]).
+//! Law `who` names culprits, with the harm that each does by the CPU. That is all it takes. A group that
+//! used `u` CPUs with a harm of `h` made the victim `exp(h u)` times as slow. A CPU bandwidth of a short period
+//! lets all its threads run for part of the time, in which it hurts as ever, and none for the rest. So the victim is
+//! slowed by no more than `s`, on average, if that part is at most `(s - 1) / (exp(h u) - 1)`.
+//!
+//! Where that harm is *serious*, surely more than a tenth with all others who are named, it gets so much, and keeps
+//! it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
+//! next term is twice as long. Who stops working, or leaves, is free at once, and so is who was named by chance,
+//! once looks make its guilt less likely than it was before anything was seen. Who works in bursts is limited for
+//! many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]).
 //!
 //! # Units
 //! CPUs; slowdowns as factors; seconds.
@@ -22,10 +24,11 @@
 //! each step:
 //!   who.step()
 //!   for each culprit that is named, not spared and not limited:
-//!       budget = max(ln(bearable) / harm, least)
-//!       if the harm is serious to 98 %, and budget < what it uses: limit it; term = 30 s, or twice the last one if that ended lately
+//!       budget = max(used * (bearable - 1) / (exp(harm * used) - 1), least)
+//!       if the harm is serious to 98 %, and budget < what it uses: limit it; term = 30 s, or twice the last one if
+//!           that ended lately
 //!   for each that is limited:
-//!       its budget follows what is learned of its harm
+//!       its budget follows what is learned of its harm, with what it used before
 //!       term over: free it, forget what is known of it     idle for 10 s: the same
 //!       looks now speak against its guilt: free it, and keep what is known of it
 //!       works in bursts: its term is 16 of them at least (the longest term at most), idle is who stays away for three
@@ -201,10 +204,11 @@ impl Culprit {
                 if !setup.controls(&Knob::CpuBandwidth { tenant: name.clone() }) {
                     continue;
                 }
-                let budget_cpus = self.budget_cpus(culprit.harm_ln_per_cpu);
                 // Who works in bursts may rest just now.
                 let (in_bursts, apart_s) = self.who.pulse_of(name).unwrap_or((0.0, 0.0));
                 let used_cpus = used.max(in_bursts);
+                let whole_cpus = used_cpus.max(self.terms.used_before(name));
+                let budget_cpus = self.budget_cpus(culprit.harm_ln_per_cpu, whole_cpus);
                 let seen_otherwise = culprit.held_back_frac.is_some();
                 let by_looks = culprit.resource != Resource::Cpu && !seen_otherwise;
                 let serious = culprit.serious_frac >= self.params.least_harm_frac;
@@ -218,10 +222,11 @@ impl Culprit {
         charges
     }
 
-    /// What somebody of this harm may use, in steps, so that tiny changes cause no writes.
-    fn budget_cpus(&self, harm_ln_per_cpu: f64) -> f64 {
+    /// What somebody of this harm may use who used so much, in steps, so that tiny changes cause no writes.
+    fn budget_cpus(&self, harm_ln_per_cpu: f64, used_cpus: f64) -> f64 {
         const STEPS_PER_CPU: f64 = 50.0;
-        let bearable = libm::log(self.params.bearable_ratio) / harm_ln_per_cpu;
+        let more = libm::expm1(harm_ln_per_cpu * used_cpus);
+        let bearable = used_cpus * (self.params.bearable_ratio - 1.0) / more.max(f64::MIN_POSITIVE);
         (libm::floor(bearable * STEPS_PER_CPU) / STEPS_PER_CPU).max(self.params.least_cpus)
     }
 

@@ -53,6 +53,8 @@ impl Charge {
 #[derive(Clone, Copy, Debug)]
 struct Term {
     budget_cpus: f64,
+    /// What it used before.
+    used_cpus: f64,
     since: Time,
     length_s: f64,
     idle_since: Option<Time>,
@@ -67,6 +69,7 @@ impl Term {
     fn new(now: Time, charge: &Charge, length_s: f64) -> Self {
         Self {
             budget_cpus: charge.budget_cpus,
+            used_cpus: charge.used_cpus,
             since: now,
             length_s,
             idle_since: None,
@@ -128,6 +131,11 @@ pub(super) struct Terms {
 impl Terms {
     pub(super) fn new(first_s: f64, longest_s: f64) -> Self {
         Self { first_s, longest_s, serving: BTreeMap::new(), records: BTreeMap::new() }
+    }
+
+    /// What somebody used before its term; 0 if it serves none.
+    pub(super) fn used_before(&self, name: &Tenant) -> f64 {
+        self.serving.get(name).map_or(0.0, |term| term.used_cpus)
     }
 
     /// Begins terms of those who use more than they may, and follows the budgets of those who

@@ -43,6 +43,8 @@ pub(crate) struct World<P> {
     pub(crate) bursts: Option<(Tenant, f64)>,
     /// Who drives out what lies in the caches.
     pub(crate) presses: Option<Tenant>,
+    /// Who uses more CPUs than usual, and how many.
+    pub(crate) large: BTreeMap<Tenant, f64>,
     /// Inputs of each look, and who was held.
     pub(crate) looks: Vec<(Vec<Input>, Vec<Tenant>)>,
     /// For how long each group was held.
@@ -74,6 +76,7 @@ impl<P: Policy> World<P> {
             },
             bursts: None,
             presses: None,
+            large: BTreeMap::new(),
             looks: Vec::new(),
             held_s: BTreeMap::new(),
             tells_company: false,
@@ -99,7 +102,13 @@ impl<P: Policy> World<P> {
     }
 
     fn wanted_cpus(&self, group: &Tenant) -> f64 {
-        if self.presses.as_ref() == Some(group) { MOST_CPUS } else { CPUS }
+        let usual = if self.presses.as_ref() == Some(group) { MOST_CPUS } else { CPUS };
+        self.large.get(group).copied().unwrap_or(usual)
+    }
+
+    /// How much of what is told of a group's use is chance: of many threads no more than of one, in CPUs.
+    fn flutter(&self, group: &str) -> f64 {
+        self.large.get(&Tenant::from(group)).map_or(0.05, |cpus| 0.05 * CPUS / cpus)
     }
 
     /// What a group uses while it runs.
@@ -235,7 +244,7 @@ impl<P: Policy> World<P> {
         seen = seen.of("web", |s| s.company = company);
         let mut used_cpus = RATE * cost_s;
         for group in GROUPS {
-            let used = self.cpus(&group.into()) * (1.0 + 0.05 * self.chance());
+            let used = self.cpus(&group.into()) * (1.0 + self.flutter(group) * self.chance());
             seen = seen.cpu(group, used);
             used_cpus += used;
         }

@@ -206,7 +206,7 @@ impl Who {
             }
             let new = || Victim::new(name, self.params.finding);
             let victim = self.victims.entry(name.clone()).or_insert_with(new);
-            victim.face(&suspects);
+            victim.face(&suspects, seen.time, &cpus);
             victim.hear(self.traps.weights_ln(), &measured_ln);
             victim.wait_for_looks(patient);
             victim.see(seen, service, &held);
@@ -225,7 +225,7 @@ impl Who {
             }
         }
         self.follow(seen);
-        self.reporters.learn(seen, &suspects);
+        self.reporters.learn(seen, &cpus);
         self.held_time.fill(setup, seen.time);
         let lockers = self.lockers(&suspects);
         for (name, victim) in &mut self.victims {

@@ -15,7 +15,7 @@ use quell_types::{
     AccessTimes, Burst, CpuSet, Experiment, Input, Knob, Observation, Precedence, Proposal,
     Setting, Setup, Tenant, Time, Wish,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// The most of one CPU that bursts may take...
@@ -93,11 +93,11 @@ impl Reporters {
     }
 
     /// Takes in what came of the last burst.
-    pub(super) fn learn(&mut self, seen: &Observation, suspects: &[Tenant]) {
+    pub(super) fn learn(&mut self, seen: &Observation, suspects: &BTreeMap<Tenant, f64>) {
         if !self.enabled {
             return;
         }
-        self.series.face(suspects);
+        self.series.face(seen.time, suspects);
         let locks = seen.host.bus_locks_per_s.as_ref().ok();
         self.locks_per_s = locks.map(|by_cpu| by_cpu.values().sum());
         let over = |(time, _): &(Time, f64)| seen.time.since(*time).as_secs_f64() > SHARE_OVER_S;

@@ -7,6 +7,7 @@
 
 use quell_model::blame::{Finding, Guilt, GuiltParams, Measurement, Resource, doses};
 use quell_types::{Burst, ChipTrace, ExperimentTrace, Observation, Tenant, Time};
+use std::collections::BTreeMap;
 
 /// From this probability on it is told.
 const TOLD_FRAC: f64 = 0.9;
@@ -33,9 +34,11 @@ impl Series {
         Self { guilt: Guilt::new(GuiltParams::default()), held: None }
     }
 
-    /// From now on these are the suspects.
-    pub(super) fn face(&mut self, suspects: &[Tenant]) {
-        self.guilt.keep(suspects);
+    /// From now on these are the suspects, who use so much.
+    pub(super) fn face(&mut self, now: Time, cpus: &BTreeMap<Tenant, f64>) {
+        let suspects: Vec<Tenant> = cpus.keys().cloned().collect();
+        self.guilt.keep(&suspects);
+        self.guilt.size(now, cpus);
     }
 
     /// Begins anew with one of them.
@@ -134,7 +137,7 @@ mod tests {
     fn after(looks: &[(&str, f64)], over_ms: u64) -> Series {
         let setup = setup(4).service("web", 10.0, 1000.0).batch("jobs").batch("calm").build();
         let mut series = Series::new();
-        series.face(&["calm".into(), "jobs".into()]);
+        series.face(at(0.0), &[("calm".into(), 0.5), ("jobs".into(), 0.5)].into());
         for (id, (group, ln)) in (1..).zip(looks) {
             let to = at(1.0) + Duration::from_millis(over_ms);
             series.hold(id, &burst(), to, (*ln, 0.0004));

@@ -2,6 +2,7 @@
 
 mod apart;
 mod caches;
+mod large;
 
 use super::*;
 use crate::testing::{GROUPS, World, observe, setup};

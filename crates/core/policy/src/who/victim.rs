@@ -13,7 +13,9 @@ use quell_model::blame::{
     Suffering, Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts, rivals,
     undecided,
 };
-use quell_types::{BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant};
+use quell_types::{
+    BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant, Time,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use witness::Witness;
@@ -67,11 +69,14 @@ impl Victim {
         }
     }
 
-    /// From now on these are the suspects.
-    pub(super) fn face(&mut self, suspects: &[Tenant]) {
+    /// From now on these are the suspects, who use so much.
+    pub(super) fn face(&mut self, suspects: &[Tenant], now: Time, cpus: &BTreeMap<Tenant, f64>) {
         self.work.guilt.keep(suspects);
         self.latency.guilt.keep(suspects);
+        self.work.guilt.size(now, cpus);
+        self.latency.guilt.size(now, cpus);
         self.pulses.keep(suspects);
+        self.pulses.size(now, cpus);
         self.company.keep(suspects);
         self.waiting.keep(suspects);
         self.slight.keep(suspects);

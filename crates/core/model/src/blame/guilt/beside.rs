@@ -20,7 +20,7 @@
 //! it, and with many one of them does.
 //!
 //! # Units
-//! Harm in ln for each CPU.
+//! Harm in ln for each CPU that is told, for each unit of them within.
 //!
 //! # Degradation
 //! Of whom company tells nothing, what looks say stands.
@@ -47,8 +47,12 @@ const LEAST_LEFT: f64 = 1e-3;
 impl Guilt {
     /// What company tells of suspects now. It accuses, and acquits nobody.
     pub fn accompany(&mut self, told: &BTreeMap<Tenant, Told>) {
-        let of = |s: &Tenant| told.get(s).map(|told| (told.harm_ln, told.variance));
-        let all: Vec<Option<(f64, f64)>> = self.suspects.iter().map(of).collect();
+        let of = |(index, s): (usize, &Tenant)| {
+            let unit_cpus = self.sizes[index].unit_cpus();
+            told.get(s)
+                .map(|told| (unit_cpus * told.harm_ln, unit_cpus * unit_cpus * told.variance))
+        };
+        let all: Vec<Option<(f64, f64)>> = self.suspects.iter().enumerate().map(of).collect();
         let all = if all.iter().all(Option::is_none) { Vec::new() } else { all };
         if all != self.company {
             self.company = all;
@@ -72,7 +76,7 @@ impl Guilt {
         each.sum()
     }
 
-    /// Mean and variance of a suspect's harm in a hypothesis that holds it guilty, company heard.
+    /// Mean and variance of a suspect's harm for each unit in a hypothesis that holds it guilty, company heard.
     pub(in super::super) fn harm(&self, place: usize, suspect: usize) -> Option<(f64, f64)> {
         let believed = self.hypotheses[place].harm(suspect)?;
         let told = self.company.get(suspect).copied().flatten();

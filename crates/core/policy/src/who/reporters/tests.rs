@@ -63,7 +63,7 @@ fn play(reporters: &mut Reporters, seconds: f64, shared: f64) -> Vec<(f64, Burst
         let factor = |b: &Burst| if b.delay_us > 0 { 1.0 } else { shared };
         let ended = on_its_way.take().map(|b| trace(&b, seen.time, 12.0 * factor(&b)));
         seen.bursts.extend(ended);
-        reporters.learn(&seen, &["jobs".into()]);
+        reporters.learn(&seen, &[("jobs".into(), 0.5)].into());
         let look = (step % 8 == 0).then(|| look(&seen));
         on_its_way = burst(reporters.propose(&setup, &seen, look.as_ref(), look.is_some()));
         all.extend(on_its_way.clone().map(|burst| (second, burst)));
@@ -117,14 +117,14 @@ fn bursts_of_samples_in_which_much_was_stolen_are_not_heard() {
         let setup = machine();
         let mut reporters = Reporters::new("who", true);
         let first = busy(0.5, 1.0, &setup).done();
-        reporters.learn(&first, &["jobs".into()]);
+        reporters.learn(&first, &[("jobs".into(), 0.5)].into());
         let asked = burst(reporters.propose(&setup, &first, None, false)).unwrap();
         let host = |o: &mut Observation| {
             Arc::make_mut(&mut o.host).steal = Ok(Fraction(stolen));
             o.bursts.push(trace(&asked, o.time, 12.0));
         };
         let seen = busy(0.5, 1.25, &setup).with(host).done();
-        reporters.learn(&seen, &["jobs".into()]);
+        reporters.learn(&seen, &[("jobs".into(), 0.5)].into());
         assert_eq!(reporters.reporter.bursts(), heard, "{stolen} stolen");
     }
 }
@@ -134,7 +134,7 @@ fn without_an_idle_cpu_there_is_no_burst() {
     let setup = machine();
     let mut reporters = Reporters::new("who", true);
     let ask = |reporters: &mut Reporters, seen: &Observation| {
-        reporters.learn(seen, &["jobs".into()]);
+        reporters.learn(seen, &[("jobs".into(), 0.5)].into());
         reporters.propose(&setup, seen, None, false).is_some()
     };
     assert!(!ask(&mut reporters, &busy(0.9, 1.0, &setup).done()), "0.8 of 8 CPUs");
@@ -158,7 +158,7 @@ fn where_none_is_played_it_is_asked_for_ever_more_seldom_also_with_looks() {
             time: seen.time,
             report: BurstReport { cpu_ns: 0, times: Err(Gap::not_yet("no CPU is idle")) },
         }));
-        reporters.learn(&seen, &["jobs".into()]);
+        reporters.learn(&seen, &[("jobs".into(), 0.5)].into());
         let look = (step % 4 == 0).then(|| look(&seen));
         on_its_way = burst(reporters.propose(&setup, &seen, look.as_ref(), look.is_some()));
         asked.extend(on_its_way.is_some().then_some(second));
@@ -174,7 +174,7 @@ fn a_burst_that_is_lost_does_not_stop_all_others() {
     let mut asked = Vec::new();
     for step in 0..40 {
         let seen = busy(0.5, 0.25 * f64::from(step), &setup).done();
-        reporters.learn(&seen, &["jobs".into()]);
+        reporters.learn(&seen, &[("jobs".into(), 0.5)].into());
         asked.extend(reporters.propose(&setup, &seen, None, false).map(|_| step));
     }
     assert!(asked.len() >= 2, "{asked:?}");
@@ -185,7 +185,7 @@ fn no_burst_between_looks_while_one_is_played_and_none_on_a_services_own_cpus() 
     let setup = machine();
     let mut reporters = Reporters::new("who", true);
     let seen = busy(0.5, 1.0, &setup).on("web", "2-3").done();
-    reporters.learn(&seen, &["jobs".into()]);
+    reporters.learn(&seen, &[("jobs".into(), 0.5)].into());
     assert!(reporters.propose(&setup, &seen, None, true).is_none(), "a look is on its way");
     let burst = burst(reporters.propose(&setup, &seen, None, false)).unwrap();
     assert_eq!(burst.not_on, "2-3".parse().unwrap(), "with the sibling");
