@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Of more than that a cache holds less and less, and that as random lines come to lie: pressure that grows beyond
-//! grows on memory. The search takes some tens of milliseconds for each 32 MiB, and drives out what others have
-//! there meanwhile, as any program of that size does.
+//! grows on memory. The search takes a fifth of a second or two for 32 MiB, and as many times as long for as many
+//! times as much, and drives out what others have there meanwhile, as any program of that size does.
 
 use crate::jobs::last_level;
 use crate::kernel::{CacheCapacity, CacheShare, Kernel};
@@ -110,7 +110,7 @@ impl Lodger {
 
     /// The share of these lines that a cache holds after the kernel worked anew on them.
     fn held_of(&mut self, lines: u32) -> Option<f64> {
-        self.print.clear();
+        self.print.clear_of(lines as usize);
         let end = Instant::now() + FILL_A_LINE * lines;
         while Instant::now() < end {
             self.kernel.burst().ok()?;

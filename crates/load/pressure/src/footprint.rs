@@ -85,7 +85,12 @@ impl Footprint {
 
     /// Takes all lines out of all caches, where a program may do that ([`crate::Chase::FLUSHES`]).
     pub fn clear(&self) {
-        flush(self.region.lines()[..self.lines].iter());
+        self.clear_of(self.lines);
+    }
+
+    /// The same of the first lines only.
+    pub(crate) fn clear_of(&self, among: usize) {
+        flush(self.region.lines()[..among].iter());
     }
 
     /// The share of all lines that a cache holds, by random ones. None before [`Footprint::learn`], or if the

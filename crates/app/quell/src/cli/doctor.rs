@@ -25,8 +25,8 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Also finds out how much of the last-level cache a program can count on: it is filled for a tenth of a
-    /// second or two, which drives out what others have there.
+    /// Also finds out how much of the last-level cache a program can count on: it is filled for about half a
+    /// second for each 32 MiB, which drives out what others have there.
     #[arg(long)]
     caches: bool,
 }

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct FindingParams {
     /// The least effect, in ln, that counts as harm.
     pub least_ln: f64,
+    /// The same for a suspicion of who was measured to press on caches or memory. Less, since this is of what
+    /// requests cost: of a service that is busy for a third of the time latency grows by half as much again.
+    pub least_pressing_ln: f64,
     /// The effect, in ln, from which harm is serious: somebody is limited for more only.
     pub serious_ln: f64,
     /// Probability of that from which it is taken for granted.
@@ -65,6 +68,7 @@ impl Default for FindingParams {
     fn default() -> Self {
         Self {
             least_ln: 0.04,
+            least_pressing_ln: 0.03,
             serious_ln: 0.095,
             serious_frac: 0.98,
             named_frac: 0.99,

@@ -192,7 +192,7 @@ fn suspect(
     params: &FindingParams,
 ) -> Option<Culprit> {
     let Likely { effect_ln, confidence, looks } =
-        slight.likely(tenant, used, Some(expected), params.least_ln)?;
+        slight.likely(tenant, used, Some(expected), params.least_pressing_ln)?;
     let effect_ln = if looks > 0 { effect_ln } else { 0.0 };
     (confidence >= params.suspected_frac).then(|| Culprit {
         workload: tenant.clone(),
