@@ -156,11 +156,7 @@ impl Hypothesis {
     pub(super) fn fade(&mut self, share: f64, params: &GuiltParams) {
         self.weight_ln = self.prior_ln + (self.weight_ln - self.prior_ln) * share;
         if self.count > 0 {
-            let learnt = self.learnt(params);
-            self.put_upon_the_expected(
-                learnt.times([[share; MOST_GUILTY]; MOST_GUILTY], [share; MOST_GUILTY]),
-                params,
-            );
+            self.put_upon_the_expected(self.learnt(params).faded(share), params);
         }
     }
 
@@ -176,14 +172,12 @@ impl Hypothesis {
             || precision[1][1] < least
             || determinant(precision) < least * expected
         {
-            return Learnt {
-                precision: [[0.0; MOST_GUILTY]; MOST_GUILTY],
-                pull: [0.0; MOST_GUILTY],
-            };
+            return Learnt::default();
         }
         Learnt { precision, pull: told.map(|told| told - expected * params.harm_mean) }
     }
 
+    /// Believes that, put upon what was expected at first.
     fn put_upon_the_expected(&mut self, learnt: Learnt, params: &GuiltParams) {
         let expected = 1.0 / (params.harm_sd * params.harm_sd);
         let mut precision = learnt.precision;
@@ -226,8 +220,7 @@ impl Hypothesis {
         let Some(at) = self.place(Some(suspect)) else { return };
         let mut of = [1.0; MOST_GUILTY];
         of[at] = 1.0 / times;
-        let learnt = self.learnt(params).times(of.map(|row| of.map(|column| row * column)), of);
-        self.put_upon_the_expected(learnt, params);
+        self.put_upon_the_expected(self.learnt(params).in_units(of), params);
     }
 
     fn place(&self, suspect: Option<usize>) -> Option<usize> {
@@ -236,33 +229,40 @@ impl Hypothesis {
 }
 
 /// What was learnt, in information form, where learning adds up: precisions, and these times means.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Learnt {
     precision: [[f64; MOST_GUILTY]; MOST_GUILTY],
     pull: [f64; MOST_GUILTY],
 }
 
 impl Learnt {
-    /// Each of its numbers so many times.
-    fn times(
-        mut self,
-        precision: [[f64; MOST_GUILTY]; MOST_GUILTY],
-        pull: [f64; MOST_GUILTY],
-    ) -> Self {
+    /// So much of it.
+    fn faded(self, share: f64) -> Self {
+        let precision = self.precision.map(|row| row.map(|cell| share * cell));
+        Self { precision, pull: self.pull.map(|pull| share * pull) }
+    }
+
+    /// The same of harms that are so many times as large as new ones.
+    fn in_units(mut self, of: [f64; MOST_GUILTY]) -> Self {
         for row in 0..MOST_GUILTY {
-            self.pull[row] *= pull[row];
-            (0..MOST_GUILTY)
-                .for_each(|column| self.precision[row][column] *= precision[row][column]);
+            self.pull[row] *= of[row];
+            self.precision[row]
+                .iter_mut()
+                .zip(of)
+                .for_each(|(cell, column)| *cell *= of[row] * column);
         }
         self
     }
 }
 
+/// Of two numbers that hang together more closely than so the inverse would tell of rounding alone.
+const LEAST_APART: f64 = 1e-9;
+
 /// The inverse of a symmetric, positive matrix.
 fn inverse(
     [[a, b], [_, d]]: [[f64; MOST_GUILTY]; MOST_GUILTY],
 ) -> [[f64; MOST_GUILTY]; MOST_GUILTY] {
-    let scale = 1.0 / determinant([[a, b], [b, d]]);
+    let scale = 1.0 / determinant([[a, b], [b, d]]).max(LEAST_APART * a * d);
     [[d * scale, -b * scale], [-b * scale, a * scale]]
 }
 

@@ -110,6 +110,7 @@ impl Guilt {
 mod tests {
     use super::*;
     use crate::blame::{GuiltParams, Measurement};
+    use proptest::prelude::*;
     use std::time::Duration;
 
     fn at(second: f64) -> Time {
@@ -180,5 +181,40 @@ mod tests {
         fresh.size(at(0.0), &[("x".into(), 4.0)].into());
         let belief = fresh.belief(&"x".into()).unwrap();
         assert!((belief.harm - 0.125).abs() < 1e-9 && (belief.harm_sd - 0.1).abs() < 1e-9);
+    }
+
+    proptest! {
+        /// Looks at one or two, however sure or contrary, beside any use, at any pace.
+        #[test]
+        fn whatever_comes_beliefs_stay_finite(
+            looks in prop::collection::vec(
+                (0.001f64..60.0, -3.0f64..3.0, 1e-7f64..1.0, 0.0f64..40.0, 0.0f64..40.0), 1..60
+            )
+        ) {
+            let mut guilt = Guilt::new(GuiltParams::default());
+            let names = ["a", "b", "c"].map(Tenant::from);
+            guilt.keep(&names);
+            let mut second = 0.0;
+            for (passed_s, ln_slowdown, variance, a, b) in looks {
+                second += passed_s;
+                let used = BTreeMap::from([("a".into(), a), ("b".into(), b)]);
+                guilt.size(at(second), &used);
+                guilt.measure(&Measurement {
+                    time: at(second),
+                    ln_slowdown,
+                    variance,
+                    doses_cpus: used,
+                    experiment: true,
+                    void_frac: 0.0,
+                });
+                for name in &names {
+                    let belief = guilt.belief(name).unwrap();
+                    prop_assert!(belief.harm.is_finite() && belief.harm_sd.is_finite(), "{belief:?}");
+                    prop_assert!((0.0..=1.0 + 1e-9).contains(&belief.guilt), "{belief:?}");
+                }
+                let sum: f64 = guilt.weights().iter().sum();
+                prop_assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+            }
+        }
     }
 }
