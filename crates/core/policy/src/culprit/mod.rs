@@ -76,7 +76,8 @@ use terms::{Charge, Terms};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CulpritParams {
-    /// Factor by which a culprit may still lengthen a victim's CPU time per request.
+    /// Factor by which a culprit may still lengthen a victim's CPU time per request. Latency grows by about twice as
+    /// much where a service is busy for half of the time.
     pub bearable_ratio: f64,
     /// Who is surely named, and slows a victim by no more than this factor, is not limited: it is told, and
     /// looked at again.
@@ -115,7 +116,7 @@ pub struct CulpritParams {
 impl Default for CulpritParams {
     fn default() -> Self {
         Self {
-            bearable_ratio: 1.05,
+            bearable_ratio: 1.04,
             least_harm_ratio: 1.1,
             least_harm_frac: 0.98,
             least_cpus: 0.05,
