@@ -21,7 +21,7 @@ use quell_types::{CpuSet, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Parts of the told size that are told apart.
 const PARTS: u32 = 8;
@@ -29,8 +29,6 @@ const PARTS: u32 = 8;
 const KEPT_FRAC: f64 = 0.95;
 /// Looks at a part: what strangers do in one of them does not count.
 const LOOKS: usize = 3;
-/// What the kernel needs for a line, with lines that it touches several times.
-const FILL_A_LINE: Duration = Duration::from_nanos(40);
 
 /// A last-level cache, as it is told and as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -111,7 +109,7 @@ impl Lodger {
     /// The share of these lines that a cache holds after the kernel worked anew on them.
     fn held_of(&mut self, lines: u32) -> Option<f64> {
         self.print.clear_of(lines as usize);
-        let end = Instant::now() + FILL_A_LINE * lines;
+        let end = Instant::now() + Footprint::FILL_A_LINE * lines;
         while Instant::now() < end {
             self.kernel.burst().ok()?;
         }

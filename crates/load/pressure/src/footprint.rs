@@ -20,6 +20,7 @@ use crate::region::{Line, Region};
 use crate::registers::median;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// Lines of a look: a share of a half is exact to a hundredth.
 const LOOKED_AT: usize = 2048;
@@ -47,6 +48,10 @@ pub struct Footprint {
 }
 
 impl Footprint {
+    /// What a kernel of cache capacity needs for each line until a cache has what it will have of them: it touches
+    /// each several times meanwhile.
+    pub const FILL_A_LINE: Duration = Duration::from_nanos(40);
+
     /// Over the first `lines` of a region; a core's own caches before that one hold `nearer_bytes`.
     pub(crate) fn new(region: Arc<Region>, lines: usize, nearer_bytes: usize) -> Footprint {
         let [state] = streams::<1>(1);

@@ -59,11 +59,16 @@ pub(crate) struct World<P> {
     step: u32,
 }
 
+/// So many CPUs, the service and the groups.
+pub(crate) fn machine(cpus: u32) -> Setup {
+    let service = setup(cpus).service("web", 10.0, 4000.0);
+    GROUPS.iter().fold(service, |setup, group| setup.batch(group)).build()
+}
+
 impl<P: Policy> World<P> {
     pub(crate) fn new(policy: P, culprits: &[(&str, f64)], seed: u64) -> Self {
-        let setup = GROUPS.iter().fold(setup(2).service("web", 10.0, 4000.0), |s, g| s.batch(g));
         Self {
-            setup: setup.build(),
+            setup: machine(2),
             policy,
             harm_ln: culprits.iter().map(|(name, ln)| ((*name).into(), *ln)).collect(),
             standing: Standing::default(),

@@ -7,8 +7,6 @@ use std::time::Duration;
 const MOST_PROBED: usize = 64 << 20;
 /// Between prime and probe, for a cache that fills in no time.
 const SHORT_GAP: Duration = Duration::from_millis(2);
-/// What a kernel needs to fill a line of a larger one, with lines that it touches twice.
-const FILL_A_LINE: Duration = Duration::from_nanos(40);
 /// Reads go on for so long before the first look, until they find in the caches what they will go on finding.
 const WARMING: Duration = Duration::from_millis(5);
 /// The size of a cache line.
@@ -47,7 +45,7 @@ pub(super) enum Bench {
 /// How long a kernel needs until it has so many bytes of a cache.
 pub(super) fn gap(bytes: usize) -> Duration {
     let lines = u32::try_from(bytes / LINE_BYTES).unwrap_or(u32::MAX);
-    SHORT_GAP.max(FILL_A_LINE * lines)
+    SHORT_GAP.max(Footprint::FILL_A_LINE * lines)
 }
 
 impl Bench {

@@ -24,10 +24,8 @@ pub(super) fn measure(
     stop: &Stop,
 ) -> Result<KernelLinearity, ProfileError> {
     let mut pressure = options.options(resource, &options.seats.pressure);
-    let cache_room = cache_room(&pressure, topology)?;
-    pressure.llc_bytes = cache_room
-        .filter(|room| room.kept_bytes > 0)
-        .map_or(pressure.llc_bytes, |room| Some(room.kept_bytes));
+    let cache_room = cache_room(&pressure, topology)?.filter(|room| room.kept_bytes > 0);
+    pressure.llc_bytes = cache_room.map(|room| room.kept_bytes).or(pressure.llc_bytes);
     let kernel = ready(&pressure, topology, stop)?;
     let observer = Observer::of(resource, &kernel, options, topology, stop)?;
     let beside = observer.depends_on_the_host();

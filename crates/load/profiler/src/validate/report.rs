@@ -50,6 +50,13 @@ pub struct KernelLinearity {
 }
 
 impl KernelLinearity {
+    /// Who looked, and at what, with the size of the cache that is told where less of it was to be had.
+    #[must_use]
+    pub fn seen_by(&self) -> String {
+        let told = |room: CacheRoom| format!("; {} KiB are told", room.told_bytes >> 10);
+        format!("{}{}", self.observer, self.cache_room.map_or_else(String::new, told))
+    }
+
     /// One line for a terminal.
     #[must_use]
     pub fn words(&self) -> String {
@@ -57,15 +64,12 @@ impl KernelLinearity {
             value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
         };
         let disturbed = self.host.as_ref().and_then(Watched::words);
-        let told = self
-            .cache_room
-            .map_or(String::new(), |room| format!(", of {} KiB told", room.told_bytes >> 10));
         format!(
-            "{:<18} r {:>7}  off {:>5} points  by {}{told}{}",
+            "{:<18} r {:>7}  off {:>5} points  by {}{}",
             self.resource.name(),
             or_dash(self.r, 4),
             or_dash(self.max_deviation_points, 1),
-            self.observer,
+            self.seen_by(),
             disturbed.map_or(String::new(), |words| format!("; {words}"))
         )
     }

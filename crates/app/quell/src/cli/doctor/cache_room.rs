@@ -27,10 +27,8 @@ impl Room {
     pub(crate) fn words(&self) -> String {
         let Self { cpu, room: CacheRoom { told_bytes, kept_bytes } } = *self;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let why = match kept_bytes.cmp(&told_bytes) {
-            std::cmp::Ordering::Less => ": the rest is others', or is told and not there",
-            _ => "",
-        };
+        let less = kept_bytes < told_bytes;
+        let why = if less { ": the rest is others', or is told and not there" } else { "" };
         format!(
             "of the {:.0} MiB of CPU {cpu}'s last-level cache a program can count on {:.0} now{why}",
             mib(told_bytes),

@@ -214,7 +214,7 @@ fn linearity(found: &Validation) -> Section {
             cell(kernel.max_deviation_points, 1),
             cell(kernel.half_effect_frac, 2),
             cell(kernel.effect_over_noise, 0),
-            Cell::Text(kernel.observer.clone()),
+            Cell::Text(kernel.seen_by()),
         ]);
     }
     table.notes.extend(found.absent.iter().map(|(resource, why)| format!("{resource}: {why}")));

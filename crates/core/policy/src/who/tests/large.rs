@@ -1,14 +1,12 @@
 //! Groups of many threads, on a machine with many CPUs.
 
 use super::*;
+use crate::testing::machine;
 
 /// Groups b and d use five of sixteen CPUs each.
 fn large(culprits: &[(&str, f64)], seed: u64) -> World<Who> {
     let mut world = world(culprits, seed);
-    let setup = GROUPS
-        .iter()
-        .fold(setup(16).service("web", 10.0, 4000.0), |setup, group| setup.batch(group));
-    world.setup = setup.build();
+    world.setup = machine(16);
     world.large = [("b".into(), 5.0), ("d".into(), 5.0)].into();
     world
 }
