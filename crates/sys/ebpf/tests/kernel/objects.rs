@@ -1,6 +1,7 @@
 //! The checked-in objects: reproducible, and right about slots.
 
 use aya::programs::{BtfTracePoint, Program, SchedClassifier, TestRun, TestRunOptions};
+use aya::util::KernelVersion;
 use aya::{Btf, Ebpf, EbpfLoader};
 use quell_types::{LogHistogram, SLOTS};
 use std::path::Path;
@@ -51,6 +52,9 @@ fn verified_for(cpus: u32) -> Vec<(String, u32)> {
         Program::BtfTracePoint(program) => Some((name.to_owned(), program)),
         _ => None,
     });
+    // Before, TCP's sends are counted by a program of another kind (`contention.rs`).
+    let tracing =
+        tracing.filter(|(name, _)| name != "quell_wait_send" || tells_sends_on_any_socket());
     let verified = |(name, program): (String, &mut BtfTracePoint)| {
         program
             .load(tracepoint_of(&name), &btf)
@@ -58,6 +62,10 @@ fn verified_for(cpus: u32) -> Vec<(String, u32)> {
         (name, program.info().unwrap().verified_instruction_count().unwrap())
     };
     tracing.map(verified).collect()
+}
+
+fn tells_sends_on_any_socket() -> bool {
+    KernelVersion::current().unwrap() >= KernelVersion::new(6, 3, 0)
 }
 
 fn tracepoint_of(program: &str) -> &'static str {
@@ -76,7 +84,7 @@ fn tracepoint_of(program: &str) -> &'static str {
 fn programs_are_verified_for_any_number_of_cpus() {
     for cpus in [0, 1, 2, 3, 4, 5, 8, 16, 17, 64, 192, 1024] {
         let verified = verified_for(cpus);
-        assert_eq!(verified.len(), 6);
+        assert_eq!(verified.len(), if tells_sends_on_any_socket() { 6 } else { 5 });
         for (name, count) in verified {
             println!("{cpus} CPUs: {name}: {count}");
             assert!(count < VERIFIED_AT_MOST, "{cpus} CPUs: {name}: {count}");
