@@ -37,6 +37,13 @@ fn below(topology: &Topology, cpu: u32, level: u32, limit: u64) -> u64 {
     topology.cache(cpu, level).map_or(0, |c| if c.size_bytes < limit { c.size_bytes } else { 0 })
 }
 
+/// The size of the second cache of a thread's CPU where that is not the last; 0 if there is none known.
+pub(super) fn second_level_bytes(topology: &Topology, cpu: Option<u32>) -> u64 {
+    let cpu = stand_in(topology, cpu);
+    let last = topology.llc_of(cpu).or_else(|| topology.llc.first());
+    below(topology, cpu, 2, last.map_or(u64::MAX, |last| last.size_bytes))
+}
+
 fn llc(options: &Options, topology: &Topology, cpu: Option<u32>) -> Result<Target, PressureError> {
     let cpu = stand_in(topology, cpu);
     let domain = topology.llc_of(cpu).or_else(|| topology.llc.first());

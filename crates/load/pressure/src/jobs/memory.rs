@@ -1,5 +1,6 @@
 //! Kernels that work in memory.
 
+use super::caches::second_level_bytes;
 use super::{Jobs, job};
 use crate::kernel::{FAULT_BYTES, Memory, MemoryCapacity, PageFaults};
 use crate::region::{Region, available_bytes};
@@ -35,11 +36,12 @@ pub(super) fn bandwidth(
     if llc == 0 {
         jobs.notes.push("the last-level cache is unknown: the region may be too small".to_owned());
     }
-    for _ in cpus {
+    for cpu in cpus {
         let (region, note) = Region::map_within(share, available)?;
+        let nearer_bytes = second_level_bytes(topology, *cpu);
         jobs.notes.extend(note);
         jobs.addresses.push(region.addresses());
-        jobs.jobs.push(job(|| Memory::new(region)));
+        jobs.jobs.push(job(move || Memory::new(region, nearer_bytes)));
     }
     Ok(jobs)
 }

@@ -1,14 +1,14 @@
 //! Capacity of a cache: uniform random accesses over x % of it, as fast as they go (B-2: 6, 6', 9).
 //!
 //! A cache of a core's own is pressed on line by line. The last level is shared, and full of what others
-//! use: what counts there is how fast lines come into it. Stores to random lines wait for each other, 8 GB/s
-//! from memory where streams reach 25. So there the kernel draws random *rows* of 4 KiB, asks for all lines of
-//! the next row while it writes this one, which is several times as fast; prefetchers, which do not leave a
-//! page, hardly leave a row.
+//! use: what counts there is how fast lines come into it, and that they stay. Stores to random lines wait for
+//! each other, 8 GB/s from memory where streams reach 25. So there the kernel takes random *rows* of 4 KiB,
+//! asks for the next row while it writes this one, and reads each a second time ([`super::rows`],
+//! [`super::again`]).
 
-use super::fetch::fetch_to_write;
 use super::latency::{Stopwatch, time_chain};
 use super::random::{below, step, streams};
+use super::rows::{ROW, Rows};
 use super::{Kernel, Probe};
 use crate::Intensity;
 use crate::region::{LINE, Line, Region};
@@ -20,8 +20,6 @@ use std::sync::atomic::Ordering::Relaxed;
 const STREAMS: usize = 4;
 /// Accesses a burst.
 const BURST: usize = 2048;
-/// Lines of a row: a page, which is as far as prefetchers go.
-const ROW: usize = 64;
 /// One access in this many goes to the sweep.
 const SWEEP_EVERY: usize = 16;
 /// Dependent accesses in a latency sample.
@@ -43,8 +41,8 @@ pub(crate) struct CacheShare {
     pub(crate) last: bool,
 }
 
-/// The kernel. Each access writes, row by row or line by line: stores leave the core several times as fast as
-/// loads, which fill its window, and a written line is one that the cache has to keep.
+/// The kernel. Rows and lines are written first: stores leave the core several times as fast as loads, which
+/// fill its window, and a written line is one that the cache has to keep.
 ///
 /// Random order defeats the prefetchers. What would stay in the nearer caches never reaches this
 /// one, so a light sweep over as much memory as those hold takes their place there: what is in this
@@ -56,8 +54,7 @@ pub(crate) struct CacheCapacity {
     sweep_at: usize,
     lines: Range<usize>,
     states: [u64; STREAMS],
-    /// The row that was asked for last.
-    row: usize,
+    rows: Rows,
     watch: Stopwatch,
 }
 
@@ -75,7 +72,8 @@ impl CacheCapacity {
         let sweep = usize::try_from(share.nearer_bytes).ok().filter(|&bytes| bytes > 0);
         let sweep = sweep.and_then(|bytes| Region::map(bytes).ok());
         let watch = Stopwatch::new();
-        CacheCapacity { share, sweep, sweep_at: 0, lines: 0..0, states, row: 0, watch }
+        let rows = Rows::new(states[0], share.nearer_bytes);
+        CacheCapacity { share, sweep, sweep_at: 0, lines: 0..0, states, rows, watch }
     }
 
     /// One line of the sweep, in order.
@@ -101,23 +99,13 @@ fn scatter(lines: &[Line], states: &mut [u64; STREAMS]) {
     *states = now;
 }
 
-/// Writes `BURST` lines in random rows, each of which was asked for while the one before was written. Gives
-/// the row that was asked for last.
-fn scatter_rows(lines: &[Line], states: &mut [u64; STREAMS], row: usize) -> usize {
-    let rows = lines.len() / ROW;
-    let (mut now, mut state) = (row.min(rows - 1), states[0]);
-    for _ in 0..BURST / ROW {
-        state = step(state);
-        let next = below(state, rows as u64);
-        let asked = &lines[next * ROW..][..ROW];
-        for (ask, write) in asked.iter().zip(&lines[now * ROW..][..ROW]) {
-            fetch_to_write(ask);
-            write.word.store(state >> 1, Relaxed);
-        }
-        now = next;
+/// `BURST` accesses to rows, or a row more.
+fn scatter_rows(lines: &[Line], rows: &mut Rows) -> usize {
+    let mut accesses = 0;
+    while accesses < BURST {
+        accesses += rows.advance(lines);
     }
-    states[0] = state;
-    now
+    accesses
 }
 
 impl Kernel for CacheCapacity {
@@ -142,15 +130,16 @@ impl Kernel for CacheCapacity {
             return Ok(0);
         }
         let lines = &self.share.region.lines()[self.lines.clone()];
-        if self.share.last && lines.len() >= ROW {
-            self.row = scatter_rows(lines, &mut self.states, self.row);
+        let accesses = if self.share.last && lines.len() >= ROW {
+            scatter_rows(lines, &mut self.rows)
         } else {
             scatter(lines, &mut self.states);
-        }
+            BURST
+        };
         for _ in 0..BURST / SWEEP_EVERY {
             self.sweep_once();
         }
-        Ok(BURST as u64)
+        Ok(accesses as u64)
     }
 
     fn probe(&mut self) -> Option<Probe> {

@@ -1,15 +1,22 @@
 //! Bandwidth of memory and of caches: streams through a region much larger than the last-level cache,
 //! or through a window that one cache holds and the one before it does not (B-2: 2, 7, 7').
+//!
+//! A stream through memory takes the caches on its way, too, if what it brought in is read again
+//! ([`super::again`]). Each sixteenth burst does so, which is not counted as work.
 
+use super::again::{self, distance_bytes};
 use super::latency::Stopwatch;
 use super::random::{below, step};
 use super::triad::{AHEAD, Form, STEP, forms};
 use super::{Kernel, Probe};
-use crate::region::Region;
+use crate::region::{LINE, Region};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Elements of 8 bytes a burst: 128 KiB, some microseconds.
-const BURST: usize = 16 * 1024;
+/// Elements of 8 bytes a burst: 256 KiB, some microseconds.
+const BURST: usize = 32 * 1024;
+/// After one burst in so many what an earlier one brought in is read again.
+const AGAIN_EVERY: u32 = 16;
 /// Bytes read and written for one element.
 const BYTES: u64 = 16;
 /// How long a form is tried, and how often.
@@ -26,20 +33,26 @@ pub(crate) struct Memory {
     forms: Vec<Form>,
     chosen: usize,
     at: usize,
+    /// How many elements ago what is read again was brought in; none if nothing is.
+    again: Option<usize>,
+    bursts: u32,
     state: u64,
     watch: Stopwatch,
 }
 
 impl Memory {
-    pub(crate) fn new(region: Region) -> Self {
+    /// Streams through the region, past a cache of the core's own of so many bytes; 0: not known.
+    pub(crate) fn new(region: Region, nearer_bytes: u64) -> Self {
         let (watch, elements) = (Stopwatch::new(), region.bytes() / 8);
-        Memory { region, elements, forms: forms(), chosen: 0, at: 0, state: 1, watch }
+        let again = distance_bytes(nearer_bytes).map(|bytes| bytes as usize / 8);
+        let (forms, chosen, at, bursts, state) = (forms(), 0, 0, 0, 1);
+        Memory { region, elements, forms, chosen, at, again, bursts, state, watch }
     }
 
     /// Streams through the first `bytes` of the region, to stay in a cache: streaming stores, which
     /// go past it, are left out.
     pub(crate) fn in_cache(region: Region, bytes: usize) -> Self {
-        let mut kernel = Memory::new(region);
+        let mut kernel = Memory::new(region, 0);
         // Both halves have to begin on a whole step, and to hold one and what is read ahead.
         kernel.elements = kernel.elements.min(bytes / 8 / (2 * STEP) * (2 * STEP)).max(4 * STEP);
         kernel.forms.retain(|form| !form.name.ends_with("streaming"));
@@ -59,11 +72,29 @@ impl Memory {
         if done { n as u64 * BYTES } else { 0 }
     }
 
+    /// The lines that are to be read again now, if any are: those of a burst a distance ago.
+    fn due_again(&mut self) -> Option<Range<usize>> {
+        self.bursts = self.bursts.wrapping_add(1);
+        let distance = self.again.filter(|_| self.bursts.is_multiple_of(AGAIN_EVERY))?;
+        let end = self.at.checked_sub(distance)?;
+        let begin = end.checked_sub(BURST)?;
+        Some(begin * 8 / LINE..end * 8 / LINE)
+    }
+
+    /// A burst of a form.
+    fn stream(&mut self, form: Form) -> u64 {
+        let bytes = self.advance(form);
+        if let Some(lines) = self.due_again() {
+            std::hint::black_box(again::read(&self.region.lines()[lines]));
+        }
+        bytes
+    }
+
     /// Bytes per second of a form, over a short trial.
     fn trial(&mut self, form: Form) -> f64 {
         let (start, mut bytes) = (Instant::now(), 0);
         while start.elapsed() < TRIAL {
-            bytes += self.advance(form);
+            bytes += self.stream(form);
         }
         bytes as f64 / start.elapsed().as_secs_f64()
     }
@@ -100,7 +131,7 @@ impl Kernel for Memory {
     }
 
     fn burst(&mut self) -> Result<u64, String> {
-        Ok(self.advance(self.forms[self.chosen]))
+        Ok(self.stream(self.forms[self.chosen]))
     }
 
     fn probe(&mut self) -> Option<Probe> {
@@ -124,14 +155,14 @@ mod tests {
 
     #[test]
     fn counts_sixteen_bytes_an_element_in_every_form() {
-        let mut kernel = Memory::new(Region::map(8 << 20).unwrap());
+        let mut kernel = Memory::new(Region::map(8 << 20).unwrap(), 1 << 20);
         kernel.region.doubles().fill(1.0);
         for chosen in 0..kernel.forms.len() {
             kernel.chosen = chosen;
             kernel.at = 0;
             for burst in 0..200 {
                 let name = kernel.forms[chosen].name;
-                assert_eq!(kernel.burst().unwrap(), (BURST as u64) * 16, "{name} {burst}");
+                assert_eq!(kernel.burst().unwrap(), (BURST as u64) * BYTES, "{name} {burst}");
             }
         }
         assert!(kernel.region.doubles().iter().all(|&x| x == 1.0), "values stay as they are");
@@ -139,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_whole_region_is_walked() {
-        let mut kernel = Memory::new(Region::map(2 << 20).unwrap());
+        let mut kernel = Memory::new(Region::map(2 << 20).unwrap(), 1 << 20);
         kernel.region.doubles().fill(1.0);
         let (form, all) = (kernel.forms[0], kernel.region.doubles().len());
         assert!(form.in_place);
@@ -152,6 +183,28 @@ mod tests {
             .collect();
         assert_eq!(starts[blocks - 1], (blocks - 1) * BURST);
         assert_eq!(starts[blocks], 0, "and from the begin again");
+    }
+
+    #[test]
+    fn a_sixteenth_comes_by_again_a_distance_later() {
+        let mut kernel = Memory::new(Region::map(8 << 20).unwrap(), 1 << 20);
+        kernel.region.doubles().fill(1.0);
+        let (form, line) = (kernel.forms[0], LINE / 8);
+        let mut again = 0;
+        for burst in 1..=1000 {
+            kernel.advance(form);
+            let at = kernel.at;
+            let Some(lines) = kernel.due_again() else { continue };
+            assert_eq!(burst % AGAIN_EVERY, 0);
+            assert_eq!(
+                (lines.start * line, lines.end * line),
+                (at - (3 << 16) - BURST, at - (3 << 16))
+            );
+            again += 1;
+        }
+        assert!((35..=65).contains(&again), "{again}: all but at the begin of a region");
+        let mut unknown = Memory::new(Region::map(8 << 20).unwrap(), 0);
+        assert!((0..100).all(|_| unknown.due_again().is_none()));
     }
 
     #[test]
@@ -174,7 +227,7 @@ mod tests {
 
     #[test]
     fn chooses_one_and_says_which() {
-        let mut kernel = Memory::new(Region::map(4 << 20).unwrap());
+        let mut kernel = Memory::new(Region::map(4 << 20).unwrap(), 1 << 20);
         kernel.prepare();
         let note = kernel.notes().remove(0);
         assert!(forms().iter().any(|form| note.ends_with(form.name)), "{note}");

@@ -1,5 +1,6 @@
 //! The kernels: what a thread does in a burst.
 
+mod again;
 mod bus_lock;
 mod cache_capacity;
 mod fetch;
@@ -18,6 +19,7 @@ mod page_faults;
 mod power;
 mod prefetcher;
 mod random;
+mod rows;
 mod smt_sibling;
 mod storage;
 mod tlb;
