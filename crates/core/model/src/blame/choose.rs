@@ -124,7 +124,8 @@ fn added(guilt: &Guilt, candidate: &Candidate) -> Vec<(usize, f64)> {
     };
     let weights = guilt.weights();
     let dose = guilt.dose(place, candidate.cpus);
-    let effect = |index: usize| guilt.harm(index, place).map(|(harm, _)| (index, harm * dose));
+    let shown = dose * guilt.seen_frac();
+    let effect = |index: usize| guilt.harm(index, place).map(|(harm, _)| (index, harm * shown));
     let counts = guilt.against(place).filter(|index| weights[*index] >= LEAST_WEIGHT);
     let mut all = Vec::with_capacity(guilt.suspects().len());
     all.extend(counts.filter_map(effect));

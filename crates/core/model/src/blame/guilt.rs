@@ -109,6 +109,8 @@ pub struct Guilt {
     measured_ln: Vec<f64>,
     /// What company tells of each: harm in ln per CPU, and its variance; empty where it tells of nobody.
     company: Vec<Option<(f64, f64)>>,
+    /// The share of a harm that looks see.
+    seen_frac: f64,
     time: Option<Time>,
 }
 
@@ -128,6 +130,7 @@ impl Guilt {
             hearsay_ln: Vec::new(),
             measured_ln: Vec::new(),
             company: Vec::new(),
+            seen_frac: 1.0,
             time: None,
         };
         guilt.hypotheses = guilt.assumed(0);
@@ -302,7 +305,8 @@ impl Guilt {
         };
         let doses: Vec<f64> = self.suspects.iter().enumerate().map(dose).collect();
         let each = self.hypotheses.iter().zip(self.weights());
-        each.map(|(hypothesis, weight)| weight * hypothesis.foretell(&doses)).sum()
+        let seen: f64 = each.map(|(hypothesis, weight)| weight * hypothesis.foretell(&doses)).sum();
+        seen / self.seen_frac
     }
 
     /// Those of whom something is believed, in a fixed order.

@@ -54,6 +54,22 @@ impl Default for MeasureParams {
     }
 }
 
+/// What each of the two chips showed in which suspects were held; effects are ln of what a request cost while they
+/// ran over that while they were held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steps {
+    /// In the first chip...
+    pub first_ln: f64,
+    /// ... and in the one right after it.
+    pub second_ln: f64,
+    /// Variance of the mean of both.
+    pub mean_variance: f64,
+    /// Variance of how far they are apart.
+    pub apart_variance: f64,
+    /// Length of a chip, in seconds.
+    pub chip_s: f64,
+}
+
 /// One sample of a victim and of all suspects.
 #[derive(Clone, Debug, PartialEq)]
 struct Moment {
@@ -122,6 +138,28 @@ impl Measurer {
             doses_cpus,
             experiment: true,
             void_frac: 0.0,
+        })
+    }
+
+    /// What an experiment says chip by chip, in which they were held for two on end; none if it does not tell that.
+    #[must_use]
+    pub fn steps(&self, trace: &ExperimentTrace) -> Option<Steps> {
+        let (running, held) = sides(&self.victim, trace).ok()?;
+        ratio(&running, &held, &self.params.comparable).ok()?;
+        let begin = trace.chips.iter().position(|chip| !chip.running)?;
+        let second = trace.chips.get(begin + 1).filter(|chip| !chip.running)?;
+        if trace.chips.iter().filter(|chip| !chip.running).count() != 2 {
+            return None;
+        }
+        let (one_ln, one) = self.ln_cost(&trace.chips[begin])?;
+        let (two_ln, two) = self.ln_cost(second)?;
+        let running_ln = libm::log(running.cpu_per_request());
+        Some(Steps {
+            first_ln: running_ln - one_ln,
+            second_ln: running_ln - two_ln,
+            mean_variance: self.variance(running.requests as f64, one + two),
+            apart_variance: self.variance(one, two),
+            chip_s: second.to.since(second.from).as_secs_f64(),
         })
     }
 
@@ -283,6 +321,25 @@ mod tests {
         let mut cut = trace([120, 100, 100, 120]);
         cut.aborted = Some("released".into());
         assert!(measurer.trace(&cut).is_err());
+    }
+
+    #[test]
+    fn chips_on_end_are_told_one_by_one() {
+        let measurer = Measurer::new(web(), Signal::Work, MeasureParams::default());
+        let steps = measurer.steps(&trace([150, 120, 100, 150])).unwrap();
+        assert!((steps.first_ln - libm::log(1.25)).abs() < 1e-9, "{steps:?}");
+        assert!((steps.second_ln - libm::log(1.5)).abs() < 1e-9, "{steps:?}");
+        assert!((steps.chip_s - 0.1).abs() < 1e-9);
+        assert!(steps.apart_variance > steps.mean_variance);
+        let held = |kinds: &[bool]| {
+            let chips = kinds.iter().map(|running| chip(*running, 100, 100)).collect();
+            measurer.steps(&ExperimentTrace { id: 1, chips, aborted: None })
+        };
+        assert!(held(&[true, false, false, true]).is_some());
+        assert_eq!(held(&[true, false, true, true]), None, "one chip");
+        assert_eq!(held(&[true, false, false, false, true]), None, "three");
+        assert_eq!(held(&[true, false, false, true, false]), None, "and once more");
+        assert_eq!(held(&[true, true]), None);
     }
 
     #[test]

@@ -41,6 +41,10 @@
 //! does not tell, latency is weighed in the same way beside CPU time, and who lengthens only that is
 //! *suspected*.
 //!
+//! What a culprit left in the caches does harm for a while after he is held, longer than a look for a service that
+//! keeps much there; how long is learnt from the looks ([`Settling`]), and what they show is taken for the part that
+//! it is.
+//!
 //! Over what they fight, counters would say. Where there are none a reporter does ([`Signature`]): short
 //! bursts of timed accesses on a CPU that is idle anyway. It names nobody. Where the kernel traps bus locks
 //! it tells who made any ([`Traps`]): that says whom to look at first, and names nobody either. Who locks the
@@ -91,6 +95,7 @@ mod normal;
 mod pulses;
 mod reported;
 mod rivals;
+mod settling;
 mod signature;
 mod slight;
 mod traps;
@@ -103,10 +108,11 @@ pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use gauge::{DrivesOut, Gauge, GaugeParams, Loads, Locker, Pressing, Suffering, Toll, Window};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};
 pub use judge::{Evidence, VictimSigns, judge};
-pub use measure::{MeasureParams, Measurer, Signal, doses};
+pub use measure::{MeasureParams, Measurer, Signal, Steps, doses};
 pub use pulses::{Felt, PulseParams, Pulses, When};
 pub use reported::{counts_much, report};
 pub use rivals::{Rival, parts, rivals, undecided};
+pub use settling::Settling;
 pub use signature::{Contention, Inflations, Reporter, Signature, SignatureParams};
 pub use slight::{Expected, Likely, Slight};
 pub use traps::{TrapParams, Traps};

@@ -55,6 +55,8 @@ pub(crate) struct World<P> {
     pub(crate) apart: fn(u32) -> bool,
     /// Whether the gauge sees that.
     pub(crate) sees_apart: bool,
+    /// In which time harm goes that is no longer done, in seconds.
+    pub(crate) goes_in_s: f64,
     seed: u64,
     step: u32,
 }
@@ -87,6 +89,7 @@ impl<P: Policy> World<P> {
             tells_company: false,
             apart: |_| false,
             sees_apart: true,
+            goes_in_s: 0.0,
             seed,
             step: 0,
         }
@@ -122,19 +125,32 @@ impl<P: Policy> World<P> {
         self.standing.quota_cpus(group.as_str()).map_or(wanted, |quota| quota.min(wanted))
     }
 
-    /// Seconds a request costs, averaged over so many, while these are held.
-    fn cost_s(&mut self, requests: f64, held: &[Tenant]) -> f64 {
-        let runs = self.harm_ln.iter().filter(|(group, _)| !held.contains(group));
-        let ln_of = |(group, ln): (&Tenant, &f64)| ln * self.cpus(group) / self.wanted_cpus(group);
-        let ln: f64 = if self.is_apart() { 0.0 } else { runs.map(ln_of).sum() };
+    /// Seconds a request costs, averaged over so many, while these are held, of whose harm so much is left.
+    fn cost_s(&mut self, requests: f64, held: &[Tenant], left_frac: f64) -> f64 {
+        let ln_of = |(group, ln): (&Tenant, &f64)| {
+            let done = ln * self.cpus(group) / self.wanted_cpus(group);
+            if held.contains(group) { left_frac * done } else { done }
+        };
+        let ln: f64 = if self.is_apart() { 0.0 } else { self.harm_ln.iter().map(ln_of).sum() };
         200e-6 * libm::exp(ln) * (1.0 + SPREAD / requests.sqrt() * self.chance()).max(0.1)
     }
 
-    fn chip(&mut self, experiment: &Experiment, running: bool) -> ChipTrace {
+    /// What is left, on average over a chip, of harm that ended so many chips before.
+    fn left_frac(&self, chips: u32, seconds: f64) -> f64 {
+        if self.goes_in_s <= 0.0 {
+            return 0.0;
+        }
+        let left = |chips: u32| libm::exp(-f64::from(chips) * seconds / self.goes_in_s);
+        (left(chips) - left(chips + 1)) * self.goes_in_s / seconds
+    }
+
+    /// A chip after so many in which they were held as well.
+    fn chip(&mut self, experiment: &Experiment, running: bool, held_chips: u32) -> ChipTrace {
         let seconds = experiment.chip_us as f64 / 1e6;
         let held: &[Tenant] = if running { &[] } else { &experiment.groups };
         let requests = RATE * seconds;
-        let cpu_s = requests * self.cost_s(requests, held);
+        let left_frac = self.left_frac(held_chips, seconds);
+        let cpu_s = requests * self.cost_s(requests, held, left_frac);
         let used =
             |group: &Tenant| if running { (self.cpus(group) * seconds * 1e9) as u64 } else { 0 };
         let reading = RequestReading {
@@ -179,7 +195,12 @@ impl<P: Policy> World<P> {
             );
             *self.held_s.entry(group.clone()).or_default() += held.as_secs_f64();
         }
-        let chips = experiment.code.clone().into_iter().map(|run| self.chip(experiment, run));
+        let mut held_chips = 0;
+        let chips = experiment.code.clone().into_iter().map(|run| {
+            let chip = self.chip(experiment, run, held_chips);
+            held_chips = if run { 0 } else { held_chips + 1 };
+            chip
+        });
         ExperimentTrace { id: experiment.id, chips: chips.collect(), aborted: None }
     }
 
@@ -241,7 +262,7 @@ impl<P: Policy> World<P> {
     }
 
     pub(crate) fn step(&mut self) {
-        let cost_s = self.cost_s(RATE * STEP_S, &[]);
+        let cost_s = self.cost_s(RATE * STEP_S, &[], 0.0);
         let played = self.on_its_way.take().map(|experiment| self.trace(&experiment));
         let second = f64::from(self.step) * STEP_S;
         let mut seen = observe(&self.setup, second).qps("web", RATE).cpu("web", RATE * cost_s);

@@ -3,6 +3,7 @@
 mod apart;
 mod caches;
 mod large;
+mod settling;
 
 use super::*;
 use crate::testing::{GROUPS, World, observe, setup};

@@ -2,6 +2,7 @@
 
 mod company;
 mod elsewhere;
+mod settling;
 mod toll;
 mod witness;
 
@@ -9,9 +10,9 @@ use super::look::{held_back, is_held_back};
 use elsewhere::without_idle;
 use quell_model::blame::{
     Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
-    Evidence, Felt, Finding, FindingParams, Gauge, PulseParams, Pulses, Rival, Signal, Slight,
-    Suffering, Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts, rivals,
-    undecided,
+    Evidence, Felt, Finding, FindingParams, Gauge, PulseParams, Pulses, Rival, Settling, Signal,
+    Slight, Suffering, Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts,
+    rivals, undecided,
 };
 use quell_types::{
     BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant, Time,
@@ -40,6 +41,7 @@ pub(super) struct Victim {
     waiting: Waiting,
     toll: Toll,
     slight: Slight,
+    settling: Settling,
     params: FindingParams,
     /// Those who were out of their own quota in the last sample.
     held_back: BTreeSet<Tenant>,
@@ -61,6 +63,7 @@ impl Victim {
             waiting: Waiting::new(WaitingParams::default()),
             toll: Toll::default(),
             slight: Slight::default(),
+            settling: Settling::default(),
             params,
             held_back: BTreeSet::new(),
             looks: 0,
@@ -90,6 +93,7 @@ impl Victim {
         self.company.forget(suspect);
         self.waiting.forget(suspect);
         self.slight.forget(suspect);
+        self.settling.forget(suspect);
     }
 
     /// Whether all that is known makes it less likely than at first that one slows it, by whatever is
@@ -131,6 +135,7 @@ impl Victim {
         let void_frac = if apart { APART_VOID_FRAC } else { 0.0 };
         if let Some(look) = self.work.take(trace, void_frac).filter(|_| !apart) {
             self.slight.measure(&look);
+            self.settle(trace, &look);
         }
     }
 
@@ -288,6 +293,7 @@ impl Victim {
         let suffering = Suffering { toll: &self.toll, slight: &self.slight, cpus };
         gauge.tell(&mut finding, suffering, &self.params);
         self.tell_company(&mut finding);
+        self.tell_settling(&mut finding);
         self.finding = Some(finding);
     }
 
