@@ -1,12 +1,18 @@
 //! How much of a harm looks see, learnt from those at whoever is probably guilty.
 
 use super::Victim;
-use quell_model::blame::{Finding, Measurement, Resource};
+use quell_model::blame::{Finding, Measurement, Resource, Settling};
 use quell_types::ExperimentTrace;
 
 impl Victim {
-    /// Learns it from a look at one alone.
+    /// Learns it from a look at one alone. Of a victim that is slow by turns nothing is learnt: one chip differs from
+    /// the other because a turn begins or ends between them.
     pub(super) fn settle(&mut self, trace: &ExperimentTrace, look: &Measurement) {
+        if self.has_moments() || self.has_short_moments() {
+            self.settling = Settling::default();
+            self.work.guilt.settle(1.0);
+            return;
+        }
         let mut held = look.doses_cpus.keys();
         let (Some(suspect), None) = (held.next(), held.next()) else { return };
         if self.work.guilt.guilt(suspect) < self.params.suspected_frac {
