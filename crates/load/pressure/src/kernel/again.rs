@@ -11,7 +11,7 @@
 //! one alone has it. Lines that were let in to stay are found then, others are not; the cache learns to let the
 //! kernel's lines in to stay, and others' go. The same chase took 171 ns. It costs little: what is read again
 //! comes from the cache, not from memory. And it is the cache's own choice for all of its sets, so a part of
-//! what is brought in is enough: a sixteenth of a stream did nearly as much as all of it.
+//! what is brought in is enough for most: a sixteenth of a stream slowed chases over 3 and 4 MiB as much as all of it.
 //!
 //! ```text
 //! distance = HALVES / 2 * (bytes of the nearer cache)
