@@ -14,6 +14,7 @@ use super::again::distance_bytes;
 use super::fetch::fetch_to_write;
 use super::random::{below, step};
 use crate::region::{LINE, Line};
+use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Lines of a row: a page, which is as far as prefetchers go.
@@ -30,8 +31,6 @@ pub(super) struct Rows {
     behind: u64,
     /// How many more rows are to be written before one is read again; none if that is never.
     until_again: Option<u64>,
-    /// What was read: otherwise nobody would have to read it.
-    read: u64,
 }
 
 impl Rows {
@@ -39,7 +38,7 @@ impl Rows {
     pub(super) fn new(state: u64, nearer_bytes: u64) -> Self {
         let rows = |bytes: u64| (bytes / (ROW * LINE) as u64).max(1);
         let until_again = distance_bytes(nearer_bytes).map(rows);
-        Rows { ahead: step(state), now: state, behind: state, until_again, read: 0 }
+        Rows { ahead: step(state), now: state, behind: state, until_again }
     }
 
     /// Writes a row of these lines, which are one at least, and reads one again if one is due. Gives the
@@ -49,7 +48,7 @@ impl Rows {
         let (asked, written) = (row(self.ahead), row(self.now));
         let accesses = match self.until_again {
             Some(0) => {
-                self.read ^= write_and_read(asked, written, row(self.behind), self.now >> 1);
+                black_box(write_and_read(asked, written, row(self.behind), self.now >> 1));
                 self.behind = step(self.behind);
                 2 * ROW
             }

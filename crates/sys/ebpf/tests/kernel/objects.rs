@@ -52,7 +52,7 @@ fn verified_for(cpus: u32) -> Vec<(String, u32)> {
         Program::BtfTracePoint(program) => Some((name.to_owned(), program)),
         _ => None,
     });
-    // Before, TCP's sends are counted by a program of another kind (`contention.rs`).
+    // Before Linux 6.3 TCP's sends are counted by a program of another kind (`contention.rs`).
     let tracing =
         tracing.filter(|(name, _)| name != "quell_wait_send" || tells_sends_on_any_socket());
     let verified = |(name, program): (String, &mut BtfTracePoint)| {
