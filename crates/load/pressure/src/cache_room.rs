@@ -16,7 +16,7 @@ use crate::jobs::last_level;
 use crate::kernel::{CacheCapacity, CacheShare, Kernel};
 use crate::region::{LINE, Region, available_bytes};
 use crate::registers::median;
-use crate::{Chase, Footprint, Intensity, Options, PressureError, bind_all};
+use crate::{Chase, Footprint, Intensity, Options, PressureError, Stop, bind_all};
 use quell_types::{CpuSet, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct CacheRoom {
 
 impl CacheRoom {
     /// Looks at the last-level cache of this CPU, which is worked on meanwhile. None where lines from memory cannot
-    /// be told from others, as where a program cannot flush them.
+    /// be told from others, as where a program cannot flush them, and where it is asked to stop meanwhile.
     ///
     /// # Errors
     /// The size of the cache is not known, the CPU is not to be had, or no memory.
@@ -49,6 +49,7 @@ impl CacheRoom {
         options: &Options,
         topology: &Topology,
         cpu: u32,
+        stop: &Stop,
     ) -> Result<Option<Self>, PressureError> {
         let (told_bytes, nearer_bytes) = last_level(options, topology, cpu)?;
         std::thread::scope(|scope| {
@@ -57,9 +58,9 @@ impl CacheRoom {
                 let Some(mut lodger) = Lodger::new(told_bytes, nearer_bytes)? else {
                     return Ok(None);
                 };
-                let parts = largest(PARTS, |parts| lodger.keeps(parts));
+                let parts = largest(PARTS, |parts| lodger.keeps(parts, stop));
                 let kept_bytes = told_bytes * u64::from(parts) / u64::from(PARTS);
-                Ok(Some(Self { told_bytes, kept_bytes }))
+                Ok((!stop.requested()).then_some(Self { told_bytes, kept_bytes }))
             };
             scope.spawn(look).join().unwrap_or(Ok(None))
         })
@@ -97,20 +98,23 @@ impl Lodger {
     }
 
     /// Whether a cache holds so many parts of the footprint, when these are all that is used.
-    fn keeps(&mut self, parts: u32) -> bool {
+    fn keeps(&mut self, parts: u32, stop: &Stop) -> bool {
         let percent = 100.0 * f64::from(parts) / f64::from(PARTS);
         let Ok(intensity) = Intensity::new(percent) else { return false };
         self.kernel.set_intensity(intensity);
         let lines = self.lines * parts / PARTS;
-        let held: Vec<f64> = (0..LOOKS).filter_map(|_| self.held_of(lines)).collect();
+        let held: Vec<f64> = (0..LOOKS).filter_map(|_| self.held_of(lines, stop)).collect();
         !held.is_empty() && median(held) >= KEPT_FRAC
     }
 
-    /// The share of these lines that a cache holds after the kernel worked anew on them.
-    fn held_of(&mut self, lines: u32) -> Option<f64> {
+    /// The share of these lines that a cache holds after the kernel worked anew on them; none if that was stopped.
+    fn held_of(&mut self, lines: u32, stop: &Stop) -> Option<f64> {
         self.print.clear_of(lines as usize);
         let end = Instant::now() + Footprint::FILL_A_LINE * lines;
         while Instant::now() < end {
+            if stop.requested() {
+                return None;
+            }
             self.kernel.burst().ok()?;
         }
         self.print.held_of(lines as usize)
@@ -121,6 +125,15 @@ impl Lodger {
 mod tests {
     use super::*;
     use crate::{Resource, allowed_cpus};
+
+    fn first_cpu() -> u32 {
+        allowed_cpus().unwrap().iter().next().unwrap()
+    }
+
+    fn room(bytes: u64, stop: &Stop) -> Result<Option<CacheRoom>, PressureError> {
+        let options = Options { llc_bytes: Some(bytes), ..Options::new(Resource::LlcCapacity) };
+        CacheRoom::of(&options, &Topology::default(), first_cpu(), stop)
+    }
 
     #[test]
     fn the_largest_is_found_in_few_steps() {
@@ -137,11 +150,8 @@ mod tests {
 
     #[test]
     fn a_small_part_of_a_cache_is_to_be_had_and_more_than_any_cache_has_is_not() {
-        let cpu = allowed_cpus().unwrap().iter().next().unwrap();
-        let room = |bytes: u64| {
-            let options = Options { llc_bytes: Some(bytes), ..Options::new(Resource::LlcCapacity) };
-            CacheRoom::of(&options, &Topology::default(), cpu).unwrap()
-        };
+        let stop = Stop::new().unwrap();
+        let room = |bytes: u64| room(bytes, &stop).unwrap();
         if !Chase::FLUSHES {
             return assert_eq!(room(1 << 20), None, "nothing is told from memory");
         }
@@ -151,8 +161,15 @@ mod tests {
         assert_eq!(small.told_bytes, 1 << 20);
         let large = room(512 << 20).unwrap();
         assert!(large.kept_bytes <= 384 << 20, "{large:?}");
-        let unknown =
-            CacheRoom::of(&Options::new(Resource::LlcCapacity), &Topology::default(), cpu);
+        let options = Options::new(Resource::LlcCapacity);
+        let unknown = CacheRoom::of(&options, &Topology::default(), first_cpu(), &stop);
         assert!(unknown.is_err());
+    }
+
+    #[test]
+    fn a_search_that_is_to_stop_tells_nothing() {
+        let stop = Stop::new().unwrap();
+        stop.request();
+        assert_eq!(room(1 << 20, &stop).unwrap(), None);
     }
 }

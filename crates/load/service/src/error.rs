@@ -29,6 +29,9 @@ pub enum LoadError {
     /// The search engine or the key-value store refused.
     #[error("the {service} service failed to {action}: {why}")]
     Service { service: &'static str, action: &'static str, why: String },
+    /// It answers that it reads its data yet.
+    #[error("the key-value service still loads its data: {said}; try again once it has")]
+    Loading { said: String },
     /// The server process did not start or ended early.
     #[error("server process {program}: {why}")]
     Server { program: PathBuf, why: String },

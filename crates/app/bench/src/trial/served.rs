@@ -122,7 +122,7 @@ impl Server {
         loop {
             match Bench::open(target, None) {
                 Ok(bench) if bench.address().is_none_or(listens) => return Ok(bench),
-                Ok(_) | Err(LoadError::Connect { .. }) => {}
+                Ok(_) | Err(LoadError::Connect { .. } | LoadError::Loading { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
             // What was started may be over, and the server in the background; or not be in the group yet.
@@ -174,6 +174,7 @@ fn listens(address: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
 
     /// A group for a server, and a run's folder.
     fn stage() -> (RunFolder, TrialGroups) {
@@ -206,9 +207,36 @@ mod tests {
         assert!(error.contains("listens at"), "{error}");
     }
 
+    fn free_port() -> u16 {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    }
+
+    #[test]
+    fn a_server_that_loads_its_data_is_waited_for() {
+        let (port, (folder, groups)) = (free_port(), stage());
+        let redis = |more: &str| {
+            let dir = folder.path().display();
+            let command = format!("redis-server --port {port} --dir {dir} --appendonly no {more}");
+            service(&command, &format!("redis://127.0.0.1:{port}?keys=200"))
+        };
+        let start = |service: &TrialService| {
+            service.start(Path::new("/nowhere"), &groups, &folder, &Interrupt::default()).unwrap()
+        };
+        let filled = start(&redis("--save 900000 1"));
+        let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        line.write_all(b"SAVE\r\n").unwrap();
+        line.read_exact(&mut [0; 5]).unwrap();
+        drop(filled);
+        // Five milliseconds for each key, and it looks at its connections in between.
+        let slow = redis("--key-load-delay 5000 --loading-process-events-interval-bytes 1024");
+        let begun = Instant::now();
+        drop(start(&slow));
+        assert!(begun.elapsed() >= Duration::from_millis(200 * 5), "it had nothing to load");
+    }
+
     #[test]
     fn a_server_in_the_background_is_reached_and_ended() {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let command = format!("memcached -d -U 0 -l 127.0.0.1 -p {port} -u nobody");
         let service = service(&command, &format!("memcached://127.0.0.1:{port}?keys=100"));
         let (folder, groups) = stage();

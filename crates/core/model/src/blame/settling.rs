@@ -27,8 +27,12 @@
 //!     apart ← second - first            ~ h * g(τ, T), with its variance; independent of the mean
 //!     for each τ of a few: take both in, as evidence about his h, which is Normal(0, HARM_SD²)
 //! likelihood(τ) = product over suspects of what their looks were as likely as
-//! seen_frac = 1 while τ = 0 is likely at all, else the mean of m over the others
+//! seen_frac = 1 while τ = 0 is likely at all, else the mean of m over the looks and the other τ
 //! ```
+//!
+//! Looks differ in length (`who` makes long ones now and then, for harm of which short ones see next to nothing).
+//! Who is guilty of what is reckoned from all of them as they are; so what is seen of it is the mean of what each of
+//! them sees, by its weight.
 //!
 //! # Units
 //! Effects in ln of CPU time per request; times in seconds.
@@ -65,6 +69,8 @@ const MOST_SUSPECTS: usize = 16;
 struct Sum {
     precision: f64,
     weighed: f64,
+    /// What looks showed of it on average: share and weight.
+    shown: (f64, f64),
 }
 
 impl Sum {
@@ -74,8 +80,9 @@ impl Sum {
     }
 
     fn fade(&mut self) {
-        self.precision *= KEEP_FRAC;
-        self.weighed *= KEEP_FRAC;
+        let Self { precision, weighed, shown } = self;
+        let sums = [precision, weighed, &mut shown.0, &mut shown.1];
+        sums.into_iter().for_each(|sum| *sum *= KEEP_FRAC);
     }
 
     /// ln of how likely the looks are, whatever the harm is, up to a constant.
@@ -90,8 +97,6 @@ impl Sum {
 #[derive(Clone, Debug, Default)]
 pub struct Settling {
     suspects: BTreeMap<Tenant, [Sum; TIMES_S.len()]>,
-    /// Of the last look.
-    chip_s: f64,
 }
 
 impl Settling {
@@ -100,15 +105,17 @@ impl Settling {
         if !(steps.chip_s > 0.0 && steps.first_ln.is_finite() && steps.second_ln.is_finite()) {
             return;
         }
-        self.chip_s = steps.chip_s;
         self.suspects.values_mut().flatten().for_each(Sum::fade);
         let mean_ln = f64::midpoint(steps.first_ln, steps.second_ln);
         let apart_ln = steps.second_ln - steps.first_ln;
         let sums = self.suspects.entry(held.clone()).or_default();
         for (sum, time_s) in sums.iter_mut().zip(TIMES_S) {
             let (first, second) = shares(time_s, steps.chip_s);
-            sum.take(mean_ln, f64::midpoint(first, second), steps.mean_variance);
+            let share = f64::midpoint(first, second);
+            sum.take(mean_ln, share, steps.mean_variance);
             sum.take(apart_ln, second - first, steps.apart_variance);
+            sum.shown.0 += share / steps.mean_variance;
+            sum.shown.1 += 1.0 / steps.mean_variance;
         }
         if self.suspects.len() > MOST_SUSPECTS {
             let of = |sums: &[Sum; TIMES_S.len()]| sums[0].precision;
@@ -131,13 +138,16 @@ impl Settling {
         if self.suspects.is_empty() || weights[0] >= DOUBT_FRAC * all {
             return 1.0;
         }
-        let later = weights.iter().zip(TIMES_S).skip(1);
-        let share = |time_s| {
-            let (first, second) = shares(time_s, self.chip_s);
-            f64::midpoint(first, second)
-        };
-        let seen: f64 = later.map(|(weight, time_s)| weight * share(time_s)).sum();
+        let later = weights.iter().enumerate().skip(1);
+        let seen: f64 = later.map(|(time, weight)| weight * self.shown_frac(time)).sum();
         (seen / (all - weights[0])).clamp(LEAST_FRAC, 1.0)
+    }
+
+    /// What all looks together showed of a harm that goes in this time: long ones more than short ones.
+    fn shown_frac(&self, time: usize) -> f64 {
+        let all = self.suspects.values().map(|sums| sums[time].shown);
+        let (share, weight) = all.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        share / weight.max(f64::MIN_POSITIVE)
     }
 
     /// How likely each time is, the likeliest about 1.

@@ -6,13 +6,14 @@
 use quell_types::{Setup, Tenant, Time};
 use std::collections::BTreeMap;
 
-/// Most held time that a bank can save, in seconds.
+/// Most held time that a usual bank can save, in seconds.
 const MOST_S: f64 = 0.5;
 
 /// The banks of all groups.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldTime {
     share_frac: f64,
+    most_s: f64,
     saved_s: BTreeMap<Tenant, f64>,
     filled: Option<Time>,
 }
@@ -20,25 +21,35 @@ pub(crate) struct HeldTime {
 impl HeldTime {
     /// Banks from which each group is held for at most this share of its time.
     pub(crate) fn new(share_frac: f64) -> Self {
-        Self { share_frac, saved_s: BTreeMap::new(), filled: None }
+        Self::saving(share_frac, MOST_S)
+    }
+
+    /// The same, that save so many seconds.
+    pub(crate) fn saving(share_frac: f64, most_s: f64) -> Self {
+        Self { share_frac, most_s, saved_s: BTreeMap::new(), filled: None }
     }
 
     /// Lets the banks fill.
     pub(crate) fn fill(&mut self, setup: &Setup, now: Time) {
+        self.fill_in_part(setup, now, 1.0);
+    }
+
+    /// Lets the banks fill with this part of their share.
+    pub(crate) fn fill_in_part(&mut self, setup: &Setup, now: Time, part_frac: f64) {
         let earned = match self.filled.replace(now) {
-            Some(then) => now.since(then).as_secs_f64() * self.share_frac,
-            None => MOST_S,
+            Some(then) => now.since(then).as_secs_f64() * self.share_frac * part_frac,
+            None => self.most_s,
         };
         for batch in &setup.batch {
             let saved = self.saved_s.entry(batch.name.clone()).or_default();
-            *saved = (*saved + earned).min(MOST_S);
+            *saved = (*saved + earned).min(self.most_s);
         }
     }
 
     /// Whether a group can pay for so many seconds. Who asks for more than a bank holds, to leave
     /// some of it for later, has it once that is full.
     pub(crate) fn pays(&self, group: &Tenant, seconds: f64) -> bool {
-        self.saved_s.get(group).is_some_and(|saved| *saved >= seconds.min(MOST_S))
+        self.saved_s.get(group).is_some_and(|saved| *saved >= seconds.min(self.most_s))
     }
 
     /// Takes so many seconds from a group's bank.

@@ -1,6 +1,7 @@
 //! Looks: how they go, and those that are on their way.
 
 use super::Who;
+use super::long::LONG_LOOK;
 use super::relief::{RELIEF_CHIP, Relief};
 use super::victim::Victim;
 use quell_model::blame::Candidate;
@@ -81,22 +82,23 @@ impl Who {
             .then(|| (needed_ms.clamp(self.params.chip_ms as f64, most) * 1e3) as u64)
     }
 
-    /// Those who may be held now: they work, they have a freezer, and their bank pays and keeps so much.
+    /// Those who may be held now: they work, they have a freezer, and their bank pays for a look by this rule.
     pub(super) fn candidates(
         &self,
         setup: &Setup,
         seen: &Observation,
-        held: Duration,
-        kept_s: impl Fn(&Tenant, &BatchObservation) -> f64,
+        (rule, held): (&str, Duration),
     ) -> Vec<Candidate> {
         let saved = self.saved_looks();
         let may = |(tenant, batch): (&Tenant, &BatchObservation)| {
             let cpus = batch.cpu.as_ref().ok()?.0;
             let frozen = Knob::Frozen { tenant: tenant.clone() };
             let saved = saved.get(tenant).copied().unwrap_or(0.0);
-            let saved_s = saved * RELIEF_CHIP.as_secs_f64() + kept_s(tenant, batch);
-            let needed_s = held.as_secs_f64() + saved_s;
-            let pays = self.held_time.pays(tenant, needed_s);
+            let saved_s = saved * RELIEF_CHIP.as_secs_f64() + self.kept_s(tenant, batch, rule);
+            let pays = match rule {
+                LONG_LOOK => self.long.pays(tenant, batch, held),
+                _ => self.held_time.pays(tenant, held.as_secs_f64() + saved_s),
+            };
             (cpus >= self.params.least_cpus && pays && setup.controls(&frozen))
                 .then(|| Candidate { suspect: tenant.clone(), cpus })
         };

@@ -76,6 +76,7 @@
 //! | rule | when |
 //! |---|---|
 //! | `look` | a set of suspects is held for a moment, for the victim that was looked at least |
+//! | `look-long` | the same for longer, now and then: some harm takes its time to go (`long.rs`) |
 //! | `look-now` | the same, since that victim is slow for this moment |
 //! | `relieve` | others are held for a moment, so that it shows what rivals want |
 //! | `burst` | a reporter times its accesses on an idle CPU, within the hold of a look or between looks |
@@ -91,6 +92,7 @@
 //!
 //! Source.
 
+mod long;
 mod look;
 mod now;
 mod params;
@@ -103,6 +105,7 @@ pub use params::WhoParams;
 
 use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
+use long::LongLooks;
 use look::{Look, bound_us, held};
 use quell_model::blame::{Finding, Gauge, GaugeParams, Pressing, TrapParams, Traps};
 use quell_types::{
@@ -124,6 +127,7 @@ pub struct Who {
     params: WhoParams,
     victims: BTreeMap<Tenant, Victim>,
     held_time: HeldTime,
+    long: LongLooks,
     playing: Option<Look>,
     /// Looks at what rivals want that told nothing, in a row, and when the last one did.
     void_reliefs: u32,
@@ -158,6 +162,7 @@ impl Who {
         Self {
             name,
             held_time: HeldTime::new(params.held_share_frac),
+            long: LongLooks::new(params.held_share_frac),
             reporters: Reporters::new(name, params.reporters),
             params,
             victims: BTreeMap::new(),
@@ -226,7 +231,7 @@ impl Who {
         }
         self.follow(seen);
         self.reporters.learn(seen, &cpus);
-        self.held_time.fill(setup, seen.time);
+        self.fill(setup, seen.time);
         let lockers = self.lockers(&suspects);
         for (name, victim) in &mut self.victims {
             if let Some(service) = seen.services.get(name) {
@@ -300,7 +305,9 @@ impl Who {
         relief: Option<Relief>,
     ) -> Proposal {
         let held_s = held(code, chip_us).as_secs_f64();
-        groups.iter().for_each(|group| self.held_time.spend(group, held_s));
+        if !self.long.paid(rule, &groups, held_s) {
+            groups.iter().for_each(|group| self.held_time.spend(group, held_s));
+        }
         let look = Look { id: self.next_id, since: seen.time, groups: groups.clone(), relief };
         self.playing = Some(look);
         self.next_id += 1;

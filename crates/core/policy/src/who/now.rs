@@ -5,7 +5,8 @@
 //! everybody, and would be held until nothing is left for the next burst.
 
 use super::Who;
-use super::look::{HELD_CHIPS, LOOK, SHORT_LOOK};
+use super::long::LONG_LOOK;
+use super::look::{LOOK, SHORT_LOOK};
 use super::victim::Victim;
 use quell_model::blame::Candidate;
 use quell_types::{Observation, Proposal, Setup, Tenant};
@@ -19,6 +20,11 @@ const LONGEST_FRAC: f64 = 0.8;
 impl Who {
     /// A look that can wait.
     pub(super) fn look_then(&mut self, setup: &Setup, seen: &Observation) -> Option<Proposal> {
+        if self.long_look_is_due()
+            && let Some(look) = self.look_for(setup, seen, (LONG_LOOK, 1), Victim::choose)
+        {
+            return Some(look);
+        }
         let saved = self.victims.values().any(Victim::has_moments);
         let looks = 1 + if saved { SAVED_LOOKS } else { 0 };
         self.look_for(setup, seen, ("look", looks), Victim::choose)
@@ -50,10 +56,8 @@ impl Who {
         let mut order: Vec<(&Tenant, &Victim)> = self.victims.iter().collect();
         order.sort_by_key(|(_, victim)| victim.looks());
         let found = order.into_iter().find_map(|(name, victim)| {
-            let chip_us = self.chip_us(victim.requests_per_s()?)?;
-            let held = Duration::from_micros(HELD_CHIPS * chip_us);
-            let kept = |tenant: &Tenant, batch: &_| self.kept_s(tenant, batch, rule);
-            let candidates = self.candidates(setup, seen, held * looks, kept);
+            let (chip_us, held) = self.chip_of(victim, rule)?;
+            let candidates = self.candidates(setup, seen, (rule, held * looks));
             let set = choose(victim, &candidates, held);
             (!set.is_empty()).then(|| (name.clone(), chip_us, set))
         });

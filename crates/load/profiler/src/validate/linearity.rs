@@ -24,7 +24,7 @@ pub(super) fn measure(
     stop: &Stop,
 ) -> Result<KernelLinearity, ProfileError> {
     let mut pressure = options.options(resource, &options.seats.pressure);
-    let cache_room = cache_room(&pressure, topology)?.filter(|room| room.kept_bytes > 0);
+    let cache_room = cache_room(&pressure, topology, stop)?.filter(|room| room.kept_bytes > 0);
     pressure.llc_bytes = cache_room.map(|room| room.kept_bytes).or(pressure.llc_bytes);
     let kernel = ready(&pressure, topology, stop)?;
     let observer = Observer::of(resource, &kernel, options, topology, stop)?;
@@ -47,10 +47,16 @@ pub(super) fn measure(
 
 /// How much of a shared cache is to be had by a kernel that is to take it, if nobody said what to take: beyond that
 /// it takes no more of it, and this is no matter of its intensity.
-fn cache_room(pressure: &Options, topology: &Topology) -> Result<Option<CacheRoom>, ProfileError> {
+fn cache_room(
+    pressure: &Options,
+    topology: &Topology,
+    stop: &Stop,
+) -> Result<Option<CacheRoom>, ProfileError> {
     let cpu = pressure.cpus.iter().next();
     match (pressure.resource, pressure.llc_bytes, cpu) {
-        (Resource::LlcCapacity, None, Some(cpu)) => Ok(CacheRoom::of(pressure, topology, cpu)?),
+        (Resource::LlcCapacity, None, Some(cpu)) => {
+            Ok(CacheRoom::of(pressure, topology, cpu, stop)?)
+        }
         _ => Ok(None),
     }
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 /// Bytes written per round trip: a server that answers while we still write would else block on
 /// us, and we on it.
 const BATCH_BYTES: usize = 64 << 10;
+/// What redis says of any request while it reads its data.
+const LOADING: &str = "-LOADING ";
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes every key once, so that reads find something.
@@ -64,7 +66,9 @@ fn take_answers(
             }
             Some(answer) => {
                 let said = String::from_utf8_lossy(&input[..answer.length]);
-                return Err(refused(said.trim().chars().take(200).collect()));
+                let said: String = said.trim().chars().take(200).collect();
+                let loads = said.starts_with(LOADING);
+                return Err(if loads { LoadError::Loading { said } } else { refused(said) });
             }
             None => match stream.read(&mut chunk).map_err(|e| refused(e.to_string()))? {
                 0 => return Err(refused("it closed the connection".into())),

@@ -1,6 +1,6 @@
 //! How much of the last-level cache a program can count on: of what strangers have of it nothing is told.
 
-use quell_pressure::{CacheRoom, Options, Resource, allowed_cpus};
+use quell_pressure::{CacheRoom, Options, Resource, Stop, allowed_cpus};
 use quell_types::Topology;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,7 +19,7 @@ impl Room {
     pub(crate) fn look(topology: &Topology) -> Option<Self> {
         let cpu = allowed_cpus().ok()?.iter().next()?;
         let options = Options::new(Resource::LlcCapacity);
-        let room = CacheRoom::of(&options, topology, cpu).ok().flatten()?;
+        let room = CacheRoom::of(&options, topology, cpu, &Stop::new().ok()?).ok().flatten()?;
         Some(Self { cpu, room })
     }
 

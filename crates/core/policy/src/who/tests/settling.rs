@@ -32,3 +32,48 @@ fn what_is_over_at_once_is_told_as_it_is() {
     let (slowdown, said) = told(0.0);
     assert!((1.22..1.38).contains(&slowdown) && said == 0, "{slowdown}, {said}");
 }
+
+/// In how many of fifty worlds who does such a harm is named within a minute, by looks with the shortest chips; and
+/// whether anybody else ever was.
+fn named_in_a_minute(ratio: f64, goes_in_s: f64, looks: WhoParams) -> (usize, bool) {
+    let (mut named, mut others) = (0, false);
+    for seed in 1..=50 {
+        let policy = Who::new(looks.clone());
+        let mut world = World::new(policy, &[("d", libm::log(ratio))], 700 + seed);
+        world.goes_in_s = goes_in_s;
+        let mut was_named = false;
+        for _ in 0..240 {
+            world.step();
+            was_named |= world.named() == ["d"];
+            others |= world.named().iter().any(|name| name != "d");
+        }
+        named += usize::from(was_named);
+    }
+    (named, others)
+}
+
+#[test]
+fn who_does_what_short_looks_hardly_see_is_named_by_long_ones() {
+    let (named, others) = named_in_a_minute(1.5, 0.1, WhoParams::default());
+    // As long as the longest chip is short there is no long look.
+    let short = WhoParams { longest_chip_ms: 30, ..WhoParams::default() };
+    let (by_short, _) = named_in_a_minute(1.5, 0.1, short);
+    assert!(named >= 35 && named >= 2 * by_short && !others, "{named}, by short ones {by_short}");
+    let (at_once, others) = named_in_a_minute(1.15, 0.0, WhoParams::default());
+    assert!(at_once >= 45 && !others, "{at_once}");
+}
+
+#[test]
+fn long_looks_are_for_services_whose_looks_are_short_otherwise() {
+    let chips = |params: WhoParams| {
+        let mut world = World::new(Who::new(params), &[], 5);
+        let mut chips_us = BTreeSet::new();
+        for _ in 0..400 {
+            world.step();
+            chips_us.extend(world.on_its_way.as_ref().map(|look| look.chip_us));
+        }
+        chips_us.into_iter().collect::<Vec<u64>>()
+    };
+    assert_eq!(chips(WhoParams::default()), [25_000, 100_000]);
+    assert_eq!(chips(WhoParams { chip_ms: 60, ..WhoParams::default() }), [60_000]);
+}
