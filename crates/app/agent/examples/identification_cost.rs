@@ -28,7 +28,7 @@ const STEPS: u32 = 240;
 const TARGET_PERCENT: f64 = 0.5;
 const HELD_TARGET_PERCENT: f64 = 1.0;
 /// What a bank begins with.
-const FIRST_HELD_S: f64 = 0.5;
+const FIRST_HELD_S: f64 = 0.9;
 
 type Failed = Box<dyn Error>;
 

@@ -17,6 +17,8 @@ pub struct FindingParams {
     pub serious_ln: f64,
     /// Probability of that from which it is taken for granted.
     pub serious_frac: f64,
+    /// Looks at it alone or with others before that: two that agree by chance show a harm that is not there.
+    pub serious_experiments: u32,
     /// Probability of harm from which a suspect is named.
     pub named_frac: f64,
     /// Experiments in which it must have been held for that.
@@ -71,6 +73,7 @@ impl Default for FindingParams {
             least_pressing_ln: 0.03,
             serious_ln: 0.095,
             serious_frac: 0.98,
+            serious_experiments: 3,
             named_frac: 0.99,
             named_experiments: 2,
             named_share_frac: 0.2,

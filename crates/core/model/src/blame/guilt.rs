@@ -109,8 +109,9 @@ pub struct Guilt {
     measured_ln: Vec<f64>,
     /// What company tells of each: harm in ln per CPU, and its variance; empty where it tells of nobody.
     company: Vec<Option<(f64, f64)>>,
-    /// The share of a harm that looks see.
+    /// The share of a harm that looks see, and the most that it may be.
     seen_frac: f64,
+    most_seen_frac: f64,
     time: Option<Time>,
 }
 
@@ -131,6 +132,7 @@ impl Guilt {
             measured_ln: Vec::new(),
             company: Vec::new(),
             seen_frac: 1.0,
+            most_seen_frac: 1.0,
             time: None,
         };
         guilt.hypotheses = guilt.assumed(0);

@@ -122,6 +122,8 @@ fn weigh_together(culprits: &mut [Culprit], evidence: &Evidence<'_>, params: &Fi
         let tenant = &culprit.workload;
         culprit.serious_frac = if culprit.stood_frac.is_some() {
             evidence.waiting.crowding(tenant, least_ln).map_or(0.0, |crowding| crowding.confidence)
+        } else if culprit.experiments < params.serious_experiments {
+            0.0
         } else {
             let used_cpus = evidence.cpus.get(tenant).copied().unwrap_or(0.0);
             evidence.work.harmful(tenant, used_cpus, least_ln)

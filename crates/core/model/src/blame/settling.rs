@@ -28,6 +28,7 @@
 //!     for each τ of a few: take both in, as evidence about his h, which is Normal(0, HARM_SD²)
 //! likelihood(τ) = product over suspects of what their looks were as likely as
 //! seen_frac = 1 while τ = 0 is likely at all, else the mean of m over the looks and the other τ
+//! most_seen_frac = the same for the tenth of τ that go soonest: how sure a harm is to be great is reckoned by that
 //! ```
 //!
 //! Looks differ in length (`who` makes long ones now and then, for harm of which short ones see next to nothing).
@@ -59,6 +60,8 @@ const DOUBT_FRAC: f64 = 0.05;
 const HARM_SD: f64 = 0.5;
 /// No smaller share of a harm is assumed to be what looks see.
 const LEAST_FRAC: f64 = 0.15;
+/// It is less likely than this that looks see more than the most that they may see.
+const MORE_FRAC: f64 = 0.1;
 /// What remains of earlier looks after one: a service's own ways change.
 const KEEP_FRAC: f64 = 0.995;
 /// Of so many suspects sums are kept, of those with the most looks.
@@ -141,6 +144,22 @@ impl Settling {
         let later = weights.iter().enumerate().skip(1);
         let seen: f64 = later.map(|(time, weight)| weight * self.shown_frac(time)).sum();
         (seen / (all - weights[0])).clamp(LEAST_FRAC, 1.0)
+    }
+
+    /// The most that it may be: what is limited for its harm is to do so much for sure.
+    #[must_use]
+    pub fn most_seen_frac(&self) -> f64 {
+        if self.seen_frac() >= 1.0 {
+            return 1.0;
+        }
+        let weights = self.weights();
+        let all: f64 = weights.iter().sum();
+        let mut sooner = 0.0;
+        let time = weights.iter().position(|weight| {
+            sooner += weight;
+            sooner > MORE_FRAC * all
+        });
+        time.map_or(1.0, |time| self.shown_frac(time)).clamp(self.seen_frac(), 1.0)
     }
 
     /// What all looks together showed of a harm that goes in this time: long ones more than short ones.
@@ -263,8 +282,9 @@ mod tests {
                 let steps = Steps { first_ln, second_ln, mean_variance, apart_variance, chip_s };
                 settling.look(&"d".into(), &steps);
             }
-            let seen = settling.seen_frac();
+            let (seen, most) = (settling.seen_frac(), settling.most_seen_frac());
             prop_assert!((LEAST_FRAC..=1.0).contains(&seen), "{seen}");
+            prop_assert!((seen..=1.0).contains(&most), "{seen} {most}");
         }
     }
 }

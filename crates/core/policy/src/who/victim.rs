@@ -94,7 +94,7 @@ impl Victim {
         self.waiting.forget(suspect);
         self.slight.forget(suspect);
         self.settling.forget(suspect);
-        self.work.guilt.settle(self.settling.seen_frac());
+        self.work.guilt.settle(self.settling.seen_frac(), self.settling.most_seen_frac());
     }
 
     /// Whether all that is known makes it less likely than at first that one slows it, by whatever is

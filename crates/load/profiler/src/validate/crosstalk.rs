@@ -19,6 +19,15 @@ const SETTLE: Duration = Duration::from_millis(6);
 /// There are hundreds of pairs: longer windows and more rounds would take many minutes.
 const LONGEST_WINDOW: Duration = Duration::from_millis(30);
 const MOST_ROUNDS: usize = 5;
+/// So many rounds more are made of pairs of which it is not clear yet on which side of what is wanted they lie: a
+/// disk that others use, too, does half as much in one window as in the next.
+const MORE_ROUNDS: usize = 20;
+/// Fewer looks do not tell how far they scatter.
+const LEAST_LOOKS: usize = 3;
+/// What a victim may lose beside a source of another group, ...
+const WANTED_BETWEEN_FRAC: f64 = 0.05;
+/// ... and beside one of its own.
+const WANTED_WITHIN_FRAC: f64 = 0.15;
 /// Disks and links work in few large pieces: of their work a longer window is looked at.
 const PIECES_WINDOW: Duration = Duration::from_millis(150);
 
@@ -68,8 +77,14 @@ pub(super) fn measure(
     let resources = sources.resources();
     for victim in &victims {
         let mut kept = vec![Vec::new(); resources.len()];
-        for _ in 0..options.rounds.min(MOST_ROUNDS) {
-            row(options, victim, &mut sources, &mut kept, stop)?;
+        let mut open: Vec<usize> = (0..resources.len()).collect();
+        let rounds = options.rounds.min(MOST_ROUNDS);
+        for round in 1..=rounds + MORE_ROUNDS {
+            row(options, victim, (&mut sources, &open), &mut kept, stop)?;
+            let unclear = |source: &usize| {
+                is_open(&kept[*source], wanted(resources[*source], victim.resource))
+            };
+            open.retain(|source| round < rounds || unclear(source));
         }
         let pairs = resources.iter().zip(&kept);
         let losses: Vec<Crosstalk> =
@@ -84,6 +99,21 @@ pub(super) fn measure(
     Ok(())
 }
 
+/// What a victim may lose beside a source.
+fn wanted(source: Resource, victim: Resource) -> f64 {
+    let same = Group::of(source) == Group::of(victim);
+    if same { WANTED_WITHIN_FRAC } else { WANTED_BETWEEN_FRAC }
+}
+
+/// Whether the median loss is within twice its standard error of what is wanted, which is by the quartiles what it is
+/// of a normal distribution.
+fn is_open(kept: &[f64], wanted_frac: f64) -> bool {
+    let quartiles = (quantile(kept, 0.25), quantile(kept, 0.75));
+    let (Some(median), (Some(low), Some(high))) = (median(kept), quartiles) else { return false };
+    let error = 0.93 * (high - low) / (kept.len() as f64).sqrt();
+    kept.len() >= LEAST_LOOKS && (1.0 - median - wanted_frac).abs() < 2.0 * error
+}
+
 /// What a victim lost beside a source, by the shares of its work that it kept.
 fn lost(source: Resource, victim: &Seated, kept: &[f64]) -> Option<Crosstalk> {
     let loss = |share| Some(1.0 - quantile(kept, share)?);
@@ -93,6 +123,7 @@ fn lost(source: Resource, victim: &Seated, kept: &[f64]) -> Option<Crosstalk> {
         loss_frac_at_40: 1.0 - median(kept)?,
         loss_low: loss(0.75)?,
         loss_high: loss(0.25)?,
+        looks: kept.len(),
         same_group: Group::of(source) == Group::of(victim.resource),
     })
 }
@@ -146,18 +177,16 @@ fn rate(victim: &Running, window: Duration, stop: &Stop) -> Result<f64, ProfileE
     Ok(0.0)
 }
 
-/// One victim beside each source in turn, with quiet windows between them. In a quiet window the
+/// One victim beside each of these sources in turn, with quiet windows between them. In a quiet window the
 /// source is awake and does nothing. Shares of the victim's work that it keeps go to `kept`.
 fn row(
     options: &ValidateOptions,
     victim: &Seated,
-    sources: &mut Sources,
+    (sources, which): (&mut Sources, &[usize]),
     kept: &mut [Vec<f64>],
     stop: &Stop,
 ) -> Result<(), ProfileError> {
-    if kept.is_empty() {
-        return Ok(());
-    }
+    let Some(first) = which.first() else { return Ok(()) };
     victim.running.turn_to(percent(LEVEL));
     let window = window(options, victim.resource);
     let rate_at = |sources: &mut Sources, source: usize, level: f64| {
@@ -165,17 +194,41 @@ fn row(
         pause(SETTLE, stop)?;
         rate(&victim.running, window, stop)
     };
-    let mut before = rate_at(sources, 0, 0.0)?;
-    sources.mute(0)?;
-    for (source, kept) in kept.iter_mut().enumerate() {
-        let beside = rate_at(sources, source, LEVEL)?;
-        let after = rate_at(sources, source, 0.0)?;
-        sources.mute(source)?;
+    let mut before = rate_at(sources, *first, 0.0)?;
+    sources.mute(*first)?;
+    for source in which {
+        let beside = rate_at(sources, *source, LEVEL)?;
+        let after = rate_at(sources, *source, 0.0)?;
+        sources.mute(*source)?;
         if before + after > 0.0 {
-            kept.push(beside / f64::midpoint(before, after));
+            kept[*source].push(beside / f64::midpoint(before, after));
         }
         before = after;
     }
     victim.running.mute();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_looked_at_again_while_its_loss_may_lie_on_either_side() {
+        let around =
+            |loss: f64, scatter: f64| [-1.0, -0.5, 0.0, 0.5, 1.0].map(|x| 1.0 - loss + scatter * x);
+        assert!(!is_open(&around(0.0, 0.01), 0.05), "surely less");
+        assert!(!is_open(&around(0.4, 0.1), 0.05), "surely more");
+        assert!(is_open(&around(0.2, 0.4), 0.05), "it scatters by more than it loses");
+        let often: Vec<f64> = around(0.2, 0.4).repeat(20);
+        assert!(!is_open(&often, 0.05), "looked at often enough");
+        assert!(!is_open(&[1.0, 0.2], 0.05) && !is_open(&[], 0.05), "nothing to tell by");
+    }
+
+    #[test]
+    fn more_may_be_lost_within_a_group() {
+        assert_eq!(wanted(Resource::Tlb, Resource::MemoryBandwidth), WANTED_WITHIN_FRAC);
+        assert_eq!(wanted(Resource::Tlb, Resource::StorageBandwidth), WANTED_BETWEEN_FRAC);
+        assert_eq!(wanted(Resource::Integer, Resource::Integer), WANTED_WITHIN_FRAC);
+    }
 }

@@ -146,6 +146,9 @@ pub struct Crosstalk {
     /// Its upper quartile.
     #[serde(default)]
     pub loss_high: f64,
+    /// Rounds in which it was looked at: more where it was not clear whether that is too much.
+    #[serde(default)]
+    pub looks: usize,
     /// Whether both belong to the memory path, where some cross-talk is physics.
     pub same_group: bool,
 }

@@ -76,9 +76,11 @@ impl Guilt {
         each.sum()
     }
 
-    /// From now on looks are taken to see this share of a harm ([`super::super::Settling`]).
-    pub fn settle(&mut self, seen_frac: f64) {
+    /// From now on looks are taken to see this share of a harm ([`super::super::Settling`]), and at most this one:
+    /// how sure a harm is to be more than something is reckoned with that.
+    pub fn settle(&mut self, seen_frac: f64, most_seen_frac: f64) {
         self.seen_frac = seen_frac;
+        self.most_seen_frac = most_seen_frac;
     }
 
     /// The share of a harm that looks are taken to see.
@@ -87,22 +89,22 @@ impl Guilt {
         self.seen_frac
     }
 
-    /// Mean and variance of all of a suspect's harm for each unit, by looks alone.
-    fn believed(&self, place: usize, suspect: usize) -> Option<(f64, f64)> {
+    /// Mean and variance of all of a suspect's harm for each unit, by looks alone that see such a share of it.
+    fn believed(&self, place: usize, suspect: usize, seen_frac: f64) -> Option<(f64, f64)> {
         let (mean, variance) = self.hypotheses[place].harm(suspect)?;
-        Some((mean / self.seen_frac, variance / (self.seen_frac * self.seen_frac)))
+        Some((mean / seen_frac, variance / (seen_frac * seen_frac)))
     }
 
     /// Mean and variance of a suspect's harm for each unit in a hypothesis that holds it guilty, company heard.
     pub(in super::super) fn harm(&self, place: usize, suspect: usize) -> Option<(f64, f64)> {
-        let believed = self.believed(place, suspect)?;
+        let believed = self.believed(place, suspect, self.seen_frac)?;
         let told = self.company.get(suspect).copied().flatten();
         Some(told.map_or(believed, |told| Heard::of(believed, told).moments()))
     }
 
     /// Probability that it is more than so much there.
     pub(super) fn harm_above(&self, place: usize, suspect: usize, least: f64) -> Option<f64> {
-        let believed = self.believed(place, suspect)?;
+        let believed = self.believed(place, suspect, self.most_seen_frac)?;
         let told = self.company.get(suspect).copied().flatten();
         Some(
             told.map_or_else(

@@ -76,8 +76,9 @@ impl Victim {
     fn may_be_serious(&self, named: &Candidate) -> bool {
         let params = &self.params;
         let serious = self.work.guilt.harmful(&named.suspect, named.cpus, params.serious_ln);
-        let open = 1.0 - params.serious_frac..params.serious_frac;
-        open.contains(&serious) && !self.held_back.contains(&named.suspect)
+        let few = self.work.guilt.experiments(&named.suspect) < params.serious_experiments;
+        let open = serious > 1.0 - params.serious_frac && (few || serious < params.serious_frac);
+        open && !self.held_back.contains(&named.suspect)
     }
 
     /// Tells of the culprits that are bad company.

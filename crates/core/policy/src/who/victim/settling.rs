@@ -10,7 +10,7 @@ impl Victim {
     pub(super) fn settle(&mut self, trace: &ExperimentTrace, look: &Measurement) {
         if self.has_moments() || self.has_short_moments() {
             self.settling = Settling::default();
-            self.work.guilt.settle(1.0);
+            self.work.guilt.settle(1.0, 1.0);
             return;
         }
         let mut held = look.doses_cpus.keys();
@@ -20,7 +20,7 @@ impl Victim {
         }
         if let Some(steps) = self.work.measurer.steps(trace) {
             self.settling.look(suspect, &steps);
-            self.work.guilt.settle(self.settling.seen_frac());
+            self.work.guilt.settle(self.settling.seen_frac(), self.settling.most_seen_frac());
         }
     }
 
