@@ -17,7 +17,8 @@ pub struct FindingParams {
     pub serious_ln: f64,
     /// Probability of that from which it is taken for granted.
     pub serious_frac: f64,
-    /// Looks at it alone or with others before that: two that agree by chance show a harm that is not there.
+    /// Until so many looks were made at it, twice that effect must be as likely: two that agree by chance show a harm
+    /// that is not there.
     pub serious_experiments: u32,
     /// Probability of harm from which a suspect is named.
     pub named_frac: f64,
@@ -64,6 +65,14 @@ pub struct FindingParams {
     pub loaded_frac: f64,
     /// Share of time taken by the hypervisor that explains slowness.
     pub steal_frac: f64,
+}
+
+impl FindingParams {
+    /// The effect, in ln, that has to be likely for harm to be serious that is shown by so many looks.
+    #[must_use]
+    pub fn serious_ln_after(&self, experiments: u32) -> f64 {
+        if experiments < self.serious_experiments { 2.0 * self.serious_ln } else { self.serious_ln }
+    }
 }
 
 impl Default for FindingParams {

@@ -118,12 +118,11 @@ fn weigh_together(culprits: &mut [Culprit], evidence: &Evidence<'_>, params: &Fi
     let whole_ln: f64 = culprits.iter().filter(|c| named(c)).map(|c| libm::log(c.slowdown)).sum();
     for culprit in culprits.iter_mut().filter(|c| named(c)) {
         let others_ln = whole_ln - libm::log(culprit.slowdown);
-        let least_ln = (params.serious_ln - others_ln).max(params.least_ln);
+        let serious_ln = params.serious_ln_after(culprit.experiments);
+        let least_ln = (serious_ln - others_ln).max(params.least_ln);
         let tenant = &culprit.workload;
         culprit.serious_frac = if culprit.stood_frac.is_some() {
             evidence.waiting.crowding(tenant, least_ln).map_or(0.0, |crowding| crowding.confidence)
-        } else if culprit.experiments < params.serious_experiments {
-            0.0
         } else {
             let used_cpus = evidence.cpus.get(tenant).copied().unwrap_or(0.0);
             evidence.work.harmful(tenant, used_cpus, least_ln)

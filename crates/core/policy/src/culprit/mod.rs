@@ -10,8 +10,8 @@
 //! lets all its threads run for part of the time, in which it hurts as ever, and none for the rest. So the victim is
 //! slowed by no more than `s`, on average, if that part is at most `(s - 1) / (exp(h u) - 1)`.
 //!
-//! Where that harm is *serious*, by three looks or more surely more than a tenth with all others who are named, it
-//! gets so much, and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
+//! Where that harm is *serious*, surely more than a tenth with all others who are named (by two looks alone, more
+//! than a fifth), it gets so much, and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
 //! next term is twice as long. Who stops working, or leaves, is free at once, and so is who was named by chance,
 //! once looks make its guilt less likely than it was before anything was seen. Who works in bursts is limited for
 //! many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]).

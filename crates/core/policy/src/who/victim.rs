@@ -280,6 +280,9 @@ impl Victim {
         if self.requests_per_s.is_none() && !waits {
             return;
         }
+        // Moments are felt, whatever few looks in them measure.
+        let usual = FindingParams::default().serious_experiments;
+        self.params.serious_experiments = if self.has_moments() { 0 } else { usual };
         let signs = VictimSigns {
             throttled_frac: service.throttled.as_ref().ok().map(|throttled| throttled.0),
             load_frac: service.load.as_ref().ok().map(|load| load.0),

@@ -75,9 +75,11 @@ impl Victim {
     /// Whether it is open that somebody who is named does serious harm.
     fn may_be_serious(&self, named: &Candidate) -> bool {
         let params = &self.params;
-        let serious = self.work.guilt.harmful(&named.suspect, named.cpus, params.serious_ln);
-        let few = self.work.guilt.experiments(&named.suspect) < params.serious_experiments;
-        let open = serious > 1.0 - params.serious_frac && (few || serious < params.serious_frac);
+        let guilt = &self.work.guilt;
+        let more = |least_ln| guilt.harmful(&named.suspect, named.cpus, least_ln);
+        let shown_ln = params.serious_ln_after(guilt.experiments(&named.suspect));
+        let open = more(params.serious_ln) > 1.0 - params.serious_frac
+            && more(shown_ln) < params.serious_frac;
         open && !self.held_back.contains(&named.suspect)
     }
 
