@@ -5,7 +5,7 @@
 //! The readings come from a simulated server, whose own time is not counted; to take them on a real
 //! one costs what `quell-linux`'s example `sampling_cost` says. Run on a quiet machine:
 //! `cargo run --release -p quell-agent --example identification_cost`. Targets: 0.5 % for naming, 1 %
-//! of a group's time (beyond the half second that each bank begins with); the exit status tells
+//! of a group's time (beyond what its banks begin with); the exit status tells
 //! whether they were met.
 
 #[path = "../tests/common/mod.rs"]
@@ -27,7 +27,7 @@ const STEP: Duration = Duration::from_millis(250);
 const STEPS: u32 = 240;
 const TARGET_PERCENT: f64 = 0.5;
 const HELD_TARGET_PERCENT: f64 = 1.0;
-/// What a bank begins with.
+/// What banks begin with: that for usual looks, and that for long ones.
 const FIRST_HELD_S: f64 = 0.9;
 
 type Failed = Box<dyn Error>;
@@ -111,7 +111,7 @@ fn run() -> Result<bool, Failed> {
     let held_percent = looks.iter().map(|(_, held)| *held).fold(0.0, f64::max);
     println!(
         "naming costs {percent:.3} % beyond law none (target {TARGET_PERCENT} %), looks \
-         {held_percent:.2} % of a group's time beyond its first half second (target \
+         {held_percent:.2} % of a group's time beyond its first {FIRST_HELD_S} s (target \
          {HELD_TARGET_PERCENT} %)"
     );
     Ok(percent <= TARGET_PERCENT && held_percent <= HELD_TARGET_PERCENT)

@@ -112,7 +112,7 @@ fn who_goes_on_hurting_is_free_for_moments_only() {
         })
         .collect();
     free.sort_unstable();
-    assert!(free[4] <= 640, "free in {free:?} of 2400 steps of ten minutes");
+    assert!(free[4] <= 600, "free in {free:?} of 2400 steps of ten minutes");
 }
 
 #[test]
