@@ -6,10 +6,10 @@
 //! faster than it is asked for what lies in them, they see a thirteenth: who slows it twofold seems innocent.
 //!
 //! # Idea
-//! Now and then a look is four times as long. Of such a harm it sees 3.4 times as much, so it tells of it what twelve
-//! short ones would in the same held time; of harm that goes at once it tells as much as the four short ones that it
-//! costs. But it comes late, and whoever is named by chance waits for it. So a part of what suspects may be held is
-//! set aside for long looks, in a bank of their own, and the first looks are short ones.
+//! Now and then a look is four times as long. Of such a harm it sees 3.4 times as much, so in the same held time it
+//! tells twelve times as much of it; of harm that goes at once it tells as much as the four short ones that it costs.
+//! But it comes late, and whoever is named by chance waits for it. So a part of what suspects may be held is set aside
+//! for long looks, in a bank of their own, and the first looks are short ones.
 //!
 //! # Units
 //! Seconds of held time; parts of the share that a suspect may be held.
@@ -22,7 +22,7 @@
 //!
 //! # Degradation
 //! Where requests are so few that looks are long anyway, and for a victim that is slow by turns, of which a long look
-//! tells no more, there are none, and all is earned by the usual bank.
+//! tells no more, there are none, and the usual bank earns all; what was set aside stays for when they are of use.
 //!
 //! Source: issue "Name the polluter and limit only it" (right lags).
 
