@@ -101,8 +101,6 @@ const BEFORE: Duration = Duration::from_secs(8);
 const SETTLED: Duration = Duration::from_millis(500);
 /// Arrivals of a search are other ones than those of its trial.
 const SEARCH_SEED: u64 = 1 << 40;
-/// Little harm is known well enough if its interval ends at less than so many times its begin.
-const WIDEST: f64 = 1.5;
 /// Where the host takes so much of the machine, whoever uses CPUs slows everybody, whatever he does with them.
 const STOLEN_FRAC: f64 = 0.05;
 const STOLEN: &str = "the host took CPUs away";
@@ -311,7 +309,9 @@ impl Ground<'_> {
         if harm.is_some_and(may_count) {
             return None;
         }
-        class.refuses(harm.map(Measured::ratio))
+        class
+            .refuses(harm.map(Measured::ratio))
+            .or_else(|| harm.and_then(|harm| class.is_unknown(harm.interval)))
     }
 
     /// Why what was measured may be others' doing, if it may: of what the host took, what strangers used, and
@@ -331,9 +331,8 @@ impl Ground<'_> {
     /// Why a trial that is over does not count.
     fn refuses(&self, harm: Option<Measured>, distant: Distant) -> Option<&'static str> {
         let class = self.options.harm;
-        let unknown = |harm: Measured| harm.interval.1 >= WIDEST * harm.interval.0;
-        if self.pools() && harm.is_some_and(unknown) {
-            return Some("the harm was not known well enough");
+        if let Some(why) = harm.and_then(|harm| class.is_unknown(harm.interval)) {
+            return Some(why);
         }
         let ratio = harm.map(Measured::ratio);
         // Where the service has CPUs of its own all harm is by memory.

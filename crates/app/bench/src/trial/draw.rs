@@ -14,6 +14,12 @@ use std::ops::Range;
 use std::str::FromStr;
 use work::{LEAST_PERCENT, STEP_PERCENT};
 
+/// Little harm is known well enough if its interval ends at less than so many times its begin.
+const WIDEST: f64 = 1.5;
+/// Much harm is shown if its interval begins above that. It never begins below 1, since answers in time, of which
+/// none is lost, are 1 exactly; and of a thousand of them some are late by chance.
+const SHOWN: f64 = 1.01;
+
 /// How much the culprit of a trial hurts, as a factor on the service's mean latency, on its CPU time
 /// per answer, or on what it answers in time, whichever is greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +57,15 @@ impl Harm {
             _ => false,
         };
         (!within).then_some("the harm was of another class")
+    }
+
+    /// Why a harm of which this interval is known is not known well enough, if it is not.
+    pub(super) fn is_unknown(self, (low, high): (f64, f64)) -> Option<&'static str> {
+        match self {
+            Harm::Little if high >= WIDEST * low => Some("the harm was not known well enough"),
+            Harm::Much if low < SHOWN => Some("it was not sure that there was harm"),
+            _ => None,
+        }
     }
 
     /// Whether a harm of which this interval is known is surely of another class.

@@ -27,14 +27,13 @@
 //! Source: issue "Name the polluter and limit only it" (right lags).
 
 use super::Who;
-use super::look::{HELD_CHIPS, is_held_back};
+use super::batch::is_held_back;
+use super::look::{HELD_CHIPS, Kind};
 use super::victim::Victim;
 use crate::parts::HeldTime;
 use quell_types::{BatchObservation, Setup, Tenant, Time};
 use std::time::Duration;
 
-/// The rule by which they are made.
-pub(super) const LONG_LOOK: &str = "look-long";
 /// How many times as long they are, if the longest chip allows that; ...
 const TIMES: u64 = 4;
 /// ... they are worth while if it allows so many times.
@@ -58,9 +57,9 @@ impl LongLooks {
         Self { held_time: HeldTime::saving(LONG_PART_FRAC * share_frac, SAVED_S), short_looks: 0 }
     }
 
-    /// A look by this rule was made at these, who were held for so long: whether they pay for it from here.
-    pub(super) fn paid(&mut self, rule: &str, groups: &[Tenant], held_s: f64) -> bool {
-        if rule != LONG_LOOK {
+    /// A look of this kind was made at these, who were held for so long: whether they pay for it from here.
+    pub(super) fn paid(&mut self, kind: Kind, groups: &[Tenant], held_s: f64) -> bool {
+        if kind != Kind::Long {
             self.short_looks = self.short_looks.saturating_add(1);
             return false;
         }
@@ -101,10 +100,10 @@ impl Who {
         self.long.are_due()
     }
 
-    /// The chip of a look for a victim by this rule, and for how long suspects are held in it.
-    pub(super) fn chip_of(&self, victim: &Victim, rule: &str) -> Option<(u64, Duration)> {
-        let chip_us = match rule {
-            LONG_LOOK => self.long_chip_us(victim)?,
+    /// The chip of a look of this kind for a victim, and for how long suspects are held in it.
+    pub(super) fn chip_of(&self, victim: &Victim, kind: Kind) -> Option<(u64, Duration)> {
+        let chip_us = match kind {
+            Kind::Long => self.long_chip_us(victim)?,
             _ => self.chip_us(victim.requests_per_s()?)?,
         };
         Some((chip_us, Duration::from_micros(HELD_CHIPS * chip_us)))

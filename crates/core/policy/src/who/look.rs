@@ -1,12 +1,11 @@
 //! Looks: how they go, and those that are on their way.
 
 use super::Who;
-use super::long::LONG_LOOK;
+use super::batch::is_held_back;
 use super::relief::{RELIEF_CHIP, Relief};
 use super::victim::Victim;
 use quell_model::blame::Candidate;
 use quell_types::{BatchObservation, Input, Knob, Observation, Setup, Tenant, Time};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Suspects run, are held, and run again: what drifts steadily cancels out. They run for twice as long
@@ -25,6 +24,31 @@ const LENT_S: f64 = 0.25;
 /// The release comes at the latest so many times the planned hold after the planned end.
 const LATE_HOLDS: u32 = 4;
 
+/// The kinds of looks: why suspects are held, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A set of suspects, for a victim that was looked at least; it can wait.
+    Usual,
+    /// The same for longer, of harm that takes its time to go.
+    Long,
+    /// The same for a victim that is slow for this moment: it cannot wait.
+    Now,
+    /// Others, so that it shows what rivals want.
+    Relief,
+}
+
+impl Kind {
+    /// The rule of a proposal for such a look.
+    pub(super) fn rule(self) -> &'static str {
+        match self {
+            Kind::Usual => "look",
+            Kind::Long => "look-long",
+            Kind::Now => "look-now",
+            Kind::Relief => "relieve",
+        }
+    }
+}
+
 /// A look that is on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
@@ -35,16 +59,16 @@ pub(super) struct Look {
 }
 
 impl Who {
-    /// Held time that a look by this rule leaves to a suspect; below 0, what its bank lends. Of who is held back
+    /// Held time that a look of this kind leaves to a suspect; below 0, what its bank lends. Of who is held back
     /// by its quota a look tells little, and it is wanted when that ends. Who was limited before may do harm for
     /// moments only: then looks in between, which show nothing and can wait, would use up what its next moment
     /// wants.
-    pub(super) fn kept_s(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> f64 {
-        let in_between = rule == "look" && self.known.contains(tenant);
+    pub(super) fn kept_s(&self, tenant: &Tenant, batch: &BatchObservation, kind: Kind) -> f64 {
+        let in_between = kind == Kind::Usual && self.known.contains(tenant);
         if in_between || is_held_back(batch) {
             return KEPT_S;
         }
-        if self.lends(tenant, batch, rule) { -LENT_S } else { 0.0 }
+        if self.lends(tenant, batch, kind) { -LENT_S } else { 0.0 }
     }
 
     /// Whether looks wait for the host to have the CPUs on cores with a common cache again: it may be back within
@@ -57,10 +81,10 @@ impl Who {
     /// Whether a bank pays now for what it earns later: who is probably guilty is to be found out about before the
     /// next 1 % of its time. Not between slow moments, whose looks would be paid back with those of the next one; nor
     /// where a victim is slow by turns within looks: what they show then is as often who moves in step with that.
-    fn lends(&self, tenant: &Tenant, batch: &BatchObservation, rule: &str) -> bool {
+    fn lends(&self, tenant: &Tenant, batch: &BatchObservation, kind: Kind) -> bool {
         let Ok(cpus) = batch.cpu.as_ref() else { return false };
         let by_turns = |victim: &Victim| {
-            victim.has_short_moments() || (rule == "look" && victim.has_moments())
+            victim.has_short_moments() || (kind == Kind::Usual && victim.has_moments())
         };
         let mut victims = self.victims.values();
         !self.victims.values().any(by_turns)
@@ -82,21 +106,21 @@ impl Who {
             .then(|| (needed_ms.clamp(self.params.chip_ms as f64, most) * 1e3) as u64)
     }
 
-    /// Those who may be held now: they work, they have a freezer, and their bank pays for a look by this rule.
+    /// Those who may be held now: they work, they have a freezer, and their bank pays for a look of this kind.
     pub(super) fn candidates(
         &self,
         setup: &Setup,
         seen: &Observation,
-        (rule, held): (&str, Duration),
+        (kind, held): (Kind, Duration),
     ) -> Vec<Candidate> {
         let saved = self.saved_looks();
         let may = |(tenant, batch): (&Tenant, &BatchObservation)| {
             let cpus = batch.cpu.as_ref().ok()?.0;
             let frozen = Knob::Frozen { tenant: tenant.clone() };
             let saved = saved.get(tenant).copied().unwrap_or(0.0);
-            let saved_s = saved * RELIEF_CHIP.as_secs_f64() + self.kept_s(tenant, batch, rule);
-            let pays = match rule {
-                LONG_LOOK => self.long.pays(tenant, batch, held),
+            let saved_s = saved * RELIEF_CHIP.as_secs_f64() + self.kept_s(tenant, batch, kind);
+            let pays = match kind {
+                Kind::Long => self.long.pays(tenant, batch, held),
                 _ => self.held_time.pays(tenant, held.as_secs_f64() + saved_s),
             };
             (cpus >= self.params.least_cpus && pays && setup.controls(&frozen))
@@ -104,17 +128,6 @@ impl Who {
         };
         seen.batch.iter().filter_map(may).collect()
     }
-}
-
-/// Whether it was out of its own quota.
-pub(super) fn is_held_back(batch: &BatchObservation) -> bool {
-    batch.throttled.as_ref().is_ok_and(|frac| frac.0 > 0.0)
-}
-
-/// Those who were.
-pub(super) fn held_back(seen: &Observation) -> BTreeSet<Tenant> {
-    let held = seen.batch.iter().filter(|(_, batch)| is_held_back(batch));
-    held.map(|(tenant, _)| tenant.clone()).collect()
 }
 
 /// For how long groups are held in a look.

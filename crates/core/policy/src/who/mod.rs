@@ -45,9 +45,8 @@
 //! watching (groups have their phases), in them six samples in which it was not held, so that it is
 //! known what it asks for, and so many that its effect is certain to 99 %. Each look at rivals takes half
 //! a second; they begin as soon as the demands are known, within the three seconds, so that two fit in
-//! there. A sample that the law does not see costs its 0.25 s, and the trace of a look with it two
-//! seconds more, in which those that were held
-//! count as held: the engine therefore tells of all traces (`Due` in `quell-control`).
+//! there. A sample that the law does not see costs its 0.25 s, and the trace of a look with it two seconds more, in
+//! which those that were held count as held: the engine therefore tells of all traces (`Due` in `quell-control`).
 //!
 //! # Units
 //! Seconds, CPUs, ln of slowdowns.
@@ -92,6 +91,7 @@
 //!
 //! Source.
 
+mod batch;
 mod long;
 mod look;
 mod now;
@@ -105,8 +105,9 @@ pub use params::WhoParams;
 
 use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
+use batch::cpus;
 use long::LongLooks;
-use look::{Look, bound_us, held};
+use look::{Kind, Look, bound_us, held};
 use quell_model::blame::{Finding, Gauge, GaugeParams, Pressing, TrapParams, Traps};
 use quell_types::{
     Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant, Time, Wish,
@@ -115,7 +116,7 @@ use relief::{RELIEF, RELIEF_CHIP, RELIEF_SAMPLE_S, Relief};
 use reporters::Reporters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use victim::{Victim, cpus};
+use victim::Victim;
 
 /// A trace that did not come by then is lost.
 const LOST: Duration = Duration::from_secs(2);
@@ -280,7 +281,13 @@ impl Who {
         match self.relief(setup) {
             Some((groups, relief)) if seen.interval_s <= RELIEF_SAMPLE_S => {
                 let chip_us = RELIEF_CHIP.as_micros() as u64;
-                return Some(self.play(seen, ("relieve", &RELIEF), chip_us, groups, Some(relief)));
+                return Some(self.play(
+                    seen,
+                    (Kind::Relief, &RELIEF),
+                    chip_us,
+                    groups,
+                    Some(relief),
+                ));
             }
             Some(_) => self.see_void(seen.time),
             None => {}
@@ -299,25 +306,25 @@ impl Who {
     fn play(
         &mut self,
         seen: &Observation,
-        (rule, code): (&'static str, &[bool]),
+        (kind, code): (Kind, &[bool]),
         chip_us: u64,
         groups: Vec<Tenant>,
         relief: Option<Relief>,
     ) -> Proposal {
         let held_s = held(code, chip_us).as_secs_f64();
-        if !self.long.paid(rule, &groups, held_s) {
+        if !self.long.paid(kind, &groups, held_s) {
             groups.iter().for_each(|group| self.held_time.spend(group, held_s));
         }
         let look = Look { id: self.next_id, since: seen.time, groups: groups.clone(), relief };
         self.playing = Some(look);
         self.next_id += 1;
-        self.proposal(seen, (rule, code), chip_us, groups)
+        self.proposal(seen, (kind, code), chip_us, groups)
     }
 
     fn proposal(
         &self,
         seen: &Observation,
-        (rule, code): (&'static str, &[bool]),
+        (kind, code): (Kind, &[bool]),
         chip_us: u64,
         groups: Vec<Tenant>,
     ) -> Proposal {
@@ -339,7 +346,7 @@ impl Who {
             policy: self.name.into(),
             precedence: Precedence::Polluter,
             wish: Wish::Play(experiment),
-            rule: rule.into(),
+            rule: kind.rule().into(),
             inputs,
         }
     }

@@ -1,7 +1,8 @@
 //! Looks that show what rivals want: others are held for a moment, and they are watched.
 
 use super::Who;
-use super::victim::{Victim, demands};
+use super::batch::demands;
+use super::victim::Victim;
 use quell_model::blame::{Demand, Rival, Tried};
 use quell_types::{Knob, Observation, Setup, Tenant, Time};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,7 @@ mod settling;
 mod toll;
 mod witness;
 
-use super::look::{held_back, is_held_back};
+use super::batch::{demands, held_back};
 use elsewhere::without_idle;
 use quell_model::blame::{
     Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
@@ -14,9 +14,7 @@ use quell_model::blame::{
     Slight, Suffering, Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts,
     rivals, undecided,
 };
-use quell_types::{
-    BatchObservation, ExperimentTrace, Observation, ServiceObservation, Tenant, Time,
-};
+use quell_types::{ExperimentTrace, Observation, ServiceObservation, Tenant, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use witness::Witness;
@@ -42,7 +40,10 @@ pub(super) struct Victim {
     toll: Toll,
     slight: Slight,
     settling: Settling,
-    params: FindingParams,
+    /// As they were given; [`Victim::params`] are those that hold.
+    given: FindingParams,
+    /// Whether nobody is named for the CPU of whom it was not seen what he wants, however long that takes.
+    patient: bool,
     /// Those who were out of their own quota in the last sample.
     held_back: BTreeSet<Tenant>,
     looks: u32,
@@ -64,7 +65,8 @@ impl Victim {
             toll: Toll::default(),
             slight: Slight::default(),
             settling: Settling::default(),
-            params,
+            given: params,
+            patient: false,
             held_back: BTreeSet::new(),
             looks: 0,
             requests_per_s: None,
@@ -198,13 +200,25 @@ impl Victim {
 
     /// Whether nobody is named for the CPU of whom it was not seen what he wants, however long that takes.
     pub(super) fn wait_for_looks(&mut self, patient: bool) {
-        let usual_s = FindingParams::default().relief_patience_s;
-        self.params.relief_patience_s = if patient { f64::INFINITY } else { usual_s };
+        self.patient = patient;
+    }
+
+    /// From when on somebody is named, suspected or limited for it: moments are felt, whatever few looks in them
+    /// measure.
+    fn params(&self) -> FindingParams {
+        let mut params = self.given;
+        if self.patient {
+            params.relief_patience_s = f64::INFINITY;
+        }
+        if self.has_moments() {
+            params.serious_experiments = 0;
+        }
+        params
     }
 
     /// Of what suspects use, the share that is too little to starve anybody.
     pub(super) fn unheld_frac(&self) -> f64 {
-        self.params.unheld_frac
+        self.given.unheld_frac
     }
 
     /// Learns what suspects asked for and had in a sample in so much of which others were held.
@@ -219,7 +233,7 @@ impl Victim {
 
     /// Those behind whom it stands who never sleep, if others may starve them.
     pub(super) fn rivals(&self, early: bool) -> Vec<Rival> {
-        rivals(&self.waiting, self.work.guilt.suspects().iter(), early, &self.params)
+        rivals(&self.waiting, self.work.guilt.suspects().iter(), early, &self.params())
     }
 
     /// All suspects that use CPU, each with its part of what they use, the greatest first.
@@ -229,7 +243,7 @@ impl Victim {
 
     /// Whether it stands behind somebody of whom samples without a hold have to tell more.
     pub(super) fn is_undecided(&self) -> bool {
-        undecided(&self.waiting, self.work.guilt.suspects().iter(), &self.params)
+        undecided(&self.waiting, self.work.guilt.suspects().iter(), &self.params())
     }
 
     /// Learns from a sample in which nothing was played.
@@ -280,9 +294,7 @@ impl Victim {
         if self.requests_per_s.is_none() && !waits {
             return;
         }
-        // Moments are felt, whatever few looks in them measure.
-        let usual = FindingParams::default().serious_experiments;
-        self.params.serious_experiments = if self.has_moments() { 0 } else { usual };
+        let params = self.params();
         let signs = VictimSigns {
             throttled_frac: service.throttled.as_ref().ok().map(|throttled| throttled.0),
             load_frac: service.load.as_ref().ok().map(|load| load.0),
@@ -292,10 +304,10 @@ impl Victim {
         let (work, latency) = (&self.work.guilt, &self.latency.guilt);
         let waiting = &self.waiting;
         let evidence = Evidence { work, latency, cpus, correlated, lockers, waiting };
-        let mut finding = judge(&evidence, &signs, &self.params);
-        self.pulses.tell(&mut finding, &self.params);
+        let mut finding = judge(&evidence, &signs, &params);
+        self.pulses.tell(&mut finding, &params);
         let suffering = Suffering { toll: &self.toll, slight: &self.slight, cpus };
-        gauge.tell(&mut finding, suffering, &self.params);
+        gauge.tell(&mut finding, suffering, &params);
         self.tell_company(&mut finding);
         self.tell_settling(&mut finding);
         self.finding = Some(finding);
@@ -346,7 +358,7 @@ impl Victim {
     /// The CPUs that somebody uses who is shown to make it slow for moments, while it does; and the
     /// usual time in seconds from one moment to the next.
     pub(super) fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
-        let named = self.pulses.named(&self.params);
+        let named = self.pulses.named(&self.params());
         let culprit = named.into_iter().find(|culprit| culprit.workload == *suspect)?;
         let used_cpus = libm::log(culprit.slowdown) / culprit.harm_ln_per_cpu;
         Some((used_cpus, self.pulses.apart_s()?))
@@ -365,25 +377,4 @@ impl Victim {
         }
         by_work
     }
-}
-
-/// What each batch group uses and asks for: its threads that stand ask as well. Those of a group
-/// that is out of its quota stand for that: it has what it may ask for.
-pub(super) fn demands(seen: &Observation, held: &BTreeSet<Tenant>) -> BTreeMap<Tenant, Demand> {
-    let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
-        let used_cpus = batch.cpu.as_ref().ok()?.0;
-        let standing = batch.standing.as_ref().copied().unwrap_or(0.0);
-        let asked_cpus = if is_held_back(batch) { used_cpus } else { used_cpus + standing };
-        Some((tenant.clone(), Demand { used_cpus, asked_cpus }))
-    };
-    seen.batch.iter().filter(|(tenant, _)| !held.contains(*tenant)).filter_map(one).collect()
-}
-
-/// CPUs of each batch group that is there.
-pub(super) fn cpus(seen: &Observation) -> BTreeMap<Tenant, f64> {
-    let one = |(tenant, batch): (&Tenant, &BatchObservation)| {
-        batch.present.as_ref().ok()?;
-        Some((tenant.clone(), batch.cpu.as_ref().map_or(0.0, |cpu| cpu.0)))
-    };
-    seen.batch.iter().filter_map(one).collect()
 }

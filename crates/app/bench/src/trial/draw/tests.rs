@@ -113,6 +113,23 @@ fn classes_are_read_and_keep_their_bounds() {
 }
 
 #[test]
+fn harm_counts_that_is_known_well_enough() {
+    let table = [
+        (Harm::Little, (1.0, 1.49), true),
+        (Harm::Little, (1.0, 1.5), false),
+        (Harm::Little, (0.9, 1.4), false),
+        // A service whose latency scatters seems slower by chance as often as it seems faster.
+        (Harm::Much, (1.0, 2.46), false),
+        (Harm::Much, (1.005, 1.9), false),
+        (Harm::Much, (1.02, 9.0), true),
+        (Harm::None, (1.0, 1.0), true),
+    ];
+    for (class, interval, known) in table {
+        assert_eq!(class.is_unknown(interval).is_none(), known, "{class} {interval:?}");
+    }
+}
+
+#[test]
 fn programs_are_read_as_a_shell_takes_words_apart_and_drawn_in_place_of_kernels() {
     let read = |text: &str| text.parse::<Program>();
     let quoted = read("sh -c 'gzip < /etc/passwd'").unwrap();

@@ -31,7 +31,7 @@ impl Victim {
     /// are held back by their quota are left alone: they do little harm now, and what may be held of them is
     /// wanted when they are free again.
     pub(super) fn accused(&self, candidates: &[Candidate]) -> Option<Tenant> {
-        let (guilt, params) = (&self.work.guilt, &self.params);
+        let (guilt, params) = (&self.work.guilt, self.params());
         let accused = |c: &&Candidate| {
             let held = guilt.experiments(&c.suspect);
             let proved = held >= params.named_experiments;
@@ -61,7 +61,7 @@ impl Victim {
     /// Whether looks have made it likely that somebody who uses so many CPUs is guilty, and it is open whether he
     /// is to be named, or does serious harm.
     pub(in super::super) fn may_be_guilty(&self, suspect: &Tenant, cpus: f64) -> bool {
-        let (guilt, params) = (&self.work.guilt, &self.params);
+        let (guilt, params) = (&self.work.guilt, self.params());
         let looks = guilt.experiments(suspect);
         if looks == 0 || guilt.guilt(suspect) < params.suspected_frac {
             return false;
@@ -74,7 +74,7 @@ impl Victim {
 
     /// Whether it is open that somebody who is named does serious harm.
     fn may_be_serious(&self, named: &Candidate) -> bool {
-        let params = &self.params;
+        let params = self.params();
         let guilt = &self.work.guilt;
         let more = |least_ln| guilt.harmful(&named.suspect, named.cpus, least_ln);
         let shown_ln = params.serious_ln_after(guilt.experiments(&named.suspect));

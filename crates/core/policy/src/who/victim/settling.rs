@@ -15,7 +15,7 @@ impl Victim {
         }
         let mut held = look.doses_cpus.keys();
         let (Some(suspect), None) = (held.next(), held.next()) else { return };
-        if self.work.guilt.guilt(suspect) < self.params.suspected_frac {
+        if self.work.guilt.guilt(suspect) < self.params().suspected_frac {
             return;
         }
         if let Some(steps) = self.work.measurer.steps(trace) {
