@@ -1,26 +1,28 @@
-//! Plays the golden scenario in a build that may use fused multiply-add instructions and in one that
-//! may not: journals and figures must be the same to the byte, or they would differ between
-//! machines.
+//! Plays the golden scenario in a build that may use fused multiply-add instructions and in the usual
+//! one, which is for processors that need not have them: journals and figures must be the same to the
+//! byte, or they would differ between machines.
 
 use crate::Findings;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is built, and what each build may use.
+/// What is built, and what one of the builds may use.
 const EXAMPLE: &str = "journals";
-const BUILDS: [(&str, &str); 2] =
-    [("with", "-C target-feature=+avx2,+fma"), ("without", "-C target-feature=-fma")];
+const WITH: &str = "-C target-feature=+avx2,+fma";
 
 pub(crate) fn run(root: &Path) -> Result<Findings> {
     if !has_fma() {
         println!("fma: this CPU has no such instructions: nothing to compare");
         return Ok(Vec::new());
     }
-    let target = host()?;
-    let played = BUILDS.map(|(name, flags)| play(root, &target, name, flags));
-    let [with, without] = played;
-    Ok(compare(&with?, &without?))
+    let built = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let (target, folder) = (host()?, built.join("fma"));
+    // With a named target the flags are not those of build scripts and macros.
+    let mut with = building(root);
+    with.args(["--target", &target, "--target-dir"]).arg(&folder).env("RUSTFLAGS", WITH);
+    let with = play(&mut with, &folder.join(target))?;
+    Ok(compare(&with, &play(&mut building(root), &built)?))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -41,24 +43,24 @@ fn host() -> Result<String> {
     line.map(str::to_owned).context("rustc does not tell its host")
 }
 
-/// What the example prints when it is built with these flags. With a named target they are not
-/// those of build scripts and macros.
-fn play(root: &Path, target: &str, name: &str, flags: &str) -> Result<String> {
-    let built = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let folder = built.join("fma").join(name);
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+/// Builds the example, for any processor.
+fn building(root: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo
         .current_dir(root)
         .args(["build", "--quiet", "--package", "quell-simulate", "--example", EXAMPLE])
-        .args(["--target", target, "--target-dir"])
-        .arg(&folder)
-        .env("RUSTFLAGS", flags)
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .status()
-        .context("cannot run cargo")?;
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo
+}
+
+/// What the example prints that comes into this folder.
+fn play(building: &mut Command, folder: &Path) -> Result<String> {
+    let status = building.status().context("cannot run cargo")?;
     if !status.success() {
-        bail!("the build {name} FMA failed");
+        bail!("{building:?} failed");
     }
-    let example = folder.join(target).join("debug/examples").join(EXAMPLE);
+    let example = folder.join("debug/examples").join(EXAMPLE);
     let output = Command::new(&example)
         .output()
         .with_context(|| format!("cannot run {}", example.display()))?;
