@@ -7,6 +7,7 @@ use crate::error::AgentError;
 use crate::heart::Heart;
 use crate::metrics::Metrics;
 use crate::profiles::{ProfileKeeper, with_profiles};
+use crate::reserve::Reserve;
 use crate::serve::{self, Bound, Server};
 use crate::session::{Introduction, Session, SessionError};
 use crate::signals::Signals;
@@ -109,6 +110,7 @@ impl Agent {
         let begun = Instant::now();
         self.begin_measuring();
         self.heart.ready("guarding");
+        let mut reserve = Reserve::new(self.config.agent.cpu_reserve_frac, self.options.say);
         let ended = loop {
             if signals.stops() {
                 break Ended::Asked;
@@ -118,6 +120,8 @@ impl Agent {
             }
             if signals.takes_reload() {
                 self.reload(reload())?;
+                drop(reserve);
+                reserve = Reserve::new(self.config.agent.cpu_reserve_frac, self.options.say);
             }
             self.step(signals)?;
         };

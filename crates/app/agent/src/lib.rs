@@ -28,6 +28,7 @@ mod metrics;
 mod options;
 mod pace;
 mod profiles;
+mod reserve;
 mod serve;
 mod session;
 mod signals;

@@ -3,6 +3,7 @@
 use crate::claim::Claims;
 use crate::decisions::{DecisionLog, Decisions};
 use crate::error::AgentError;
+use crate::reserve::Reserve;
 use crate::signals::Signals;
 use crate::{fit, laws, options};
 use quell_config::Checked;
@@ -140,6 +141,7 @@ pub fn who(
         return Err(AgentError::Open(vec![OpenError::NotRoot]));
     }
     fit::fit(config)?;
+    let _reserve = Reserve::new(config.agent.cpu_reserve_frac, |_| ());
     let state = StateDir(PathBuf::from(&config.agent.state_dir));
     let _lock = AgentLock::take(&state.0)?;
     let _claims = Claims::take(config)?;

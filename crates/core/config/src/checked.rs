@@ -86,6 +86,8 @@ pub struct AgentConfig {
     pub manage: Option<CpuSet>,
     /// Whether resctrl may be mounted where nobody did.
     pub mount_resctrl: bool,
+    /// The share of one CPU that is set aside for the agent while others starve it; 0 = none.
+    pub cpu_reserve_frac: f64,
     /// Whether and how much batch may be held to measure its harm.
     pub experiments: Experiments,
     /// Whether and how much services are pressed to see what they tolerate.

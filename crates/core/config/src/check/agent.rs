@@ -71,6 +71,7 @@ fn settings(
     let adopt = reader.get(&key::ADOPT);
     let manage = reader.optional(&key::MANAGE);
     let mount_resctrl = reader.get(&key::MOUNT_RESCTRL);
+    let cpu_reserve_frac = reader.get(&key::CPU_RESERVE);
     let (experiments, probes) = bounds?;
     Some(AgentConfig {
         interval: interval?,
@@ -83,6 +84,7 @@ fn settings(
         adopt: adopt?,
         manage: manage?,
         mount_resctrl: mount_resctrl?,
+        cpu_reserve_frac: cpu_reserve_frac?,
         experiments,
         probes,
         law_spot: reader.spot_of("law"),

@@ -50,6 +50,9 @@ keys! {
     MOUNT_RESCTRL: Bool = "mount_resctrl", Bool, Default::Value("false"),
         "Whether resctrl is mounted at /sys/fs/resctrl where the machine has it and nobody \
          mounted it; it is unmounted in the end.";
+    CPU_RESERVE: Share = "cpu_reserve", Share { max: 0.5 }, Default::Value("0.2"),
+        "The share of one CPU that is set aside for the agent while others starve it (it stood for \
+         half a second), so that they do not keep it from finding and limiting them. 0 = none.";
     EXPERIMENTS: TableOf = "experiments", TableOf, Default::Nothing("the defaults below"),
         "Short holds of batch that show its harm: the table [agent.experiments].";
 
@@ -157,6 +160,7 @@ pub(crate) static AGENT: Section = Section {
         &ADOPT,
         &MANAGE,
         &MOUNT_RESCTRL,
+        &CPU_RESERVE,
         &EXPERIMENTS,
         &PROBES,
     ],

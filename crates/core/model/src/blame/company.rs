@@ -30,7 +30,7 @@
 //! What is not by chance: groups wake with their own timers and with the victim's clients, so that
 //! beside some other requests begin. Seen of groups that do no harm, when parts of requests still
 //! counted: 4 %
-//! ([measured](../../../../../docs/experiments/polluter.md#company)). How far the *others* are apart
+//! ([measured](../../../../../docs/experiments/polluter-history.md#company)). How far the *others* are apart
 //! says how much it is here, so 5 % is only what is assumed before they tell, and the most: were it
 //! more, a second culprit would hide the first. Idle CPUs halt, which changes
 //! clocks and wake-ups far more, so they count for little; the clients themselves, and whoever is no

@@ -35,7 +35,7 @@
 //!
 //! # Degradation
 //! Who works for a share of the clock's time, and sleeps whether or not it got a CPU, does not catch up:
-//! such groups did a quarter less (docs/experiments/polluter.md). Without a weight for the service's
+//! such groups did a quarter less (docs/experiments/polluter-history.md). Without a weight for the service's
 //! group, or an idle class for batch, the other of the two is left; without both the culprit is
 //! limited all the same. Where groups may run on some of the CPUs only, time that is left elsewhere
 //! counts as room.

@@ -5,7 +5,10 @@ use super::batch::is_held_back;
 use super::relief::{RELIEF_CHIP, Relief};
 use super::victim::Victim;
 use quell_model::blame::Candidate;
-use quell_types::{BatchObservation, Input, Knob, Observation, Setup, Tenant, Time};
+use quell_types::{
+    BatchObservation, Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant,
+    Time, Wish,
+};
 use std::time::Duration;
 
 /// Suspects run, are held, and run again: what drifts steadily cancels out. They run for twice as long
@@ -96,6 +99,37 @@ impl Who {
         let all = self.victims.values().map(|victim| victim.company_ln(groups));
         let ln = all.fold(0.0, f64::max);
         (ln > 0.0).then(|| Input::new("company_ratio", libm::exp(ln)))
+    }
+
+    /// What is asked for where these are held.
+    pub(super) fn proposal(
+        &self,
+        seen: &Observation,
+        (kind, code): (Kind, &[bool]),
+        chip_us: u64,
+        groups: Vec<Tenant>,
+    ) -> Proposal {
+        let mut inputs = vec![
+            Input::new("groups_count", groups.len() as f64),
+            Input::new("chip_s", Duration::from_micros(chip_us).as_secs_f64()),
+        ];
+        inputs.extend(self.traps.inputs(&groups));
+        inputs.extend(self.company(&groups));
+        let experiment = Experiment {
+            id: self.playing.as_ref().map_or(0, |look| look.id),
+            groups,
+            victims: seen.services.keys().cloned().collect(),
+            code: code.to_vec(),
+            chip_us,
+            bound_us: bound_us(code, chip_us),
+        };
+        Proposal {
+            policy: self.name.into(),
+            precedence: Precedence::Polluter,
+            wish: Wish::Play(experiment),
+            rule: kind.rule().into(),
+            inputs,
+        }
     }
 
     /// Long enough for the requests that a side needs; none where even the longest is too short.

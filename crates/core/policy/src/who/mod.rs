@@ -107,11 +107,9 @@ use crate::law::{Needs, Policy};
 use crate::parts::HeldTime;
 use batch::cpus;
 use long::LongLooks;
-use look::{Kind, Look, bound_us, held};
+use look::{Kind, Look, held};
 use quell_model::blame::{Finding, Gauge, GaugeParams, Pressing, TrapParams, Traps};
-use quell_types::{
-    Experiment, Input, Knob, Observation, Precedence, Proposal, Setup, Tenant, Time, Wish,
-};
+use quell_types::{Knob, Observation, Proposal, Setup, Tenant, Time};
 use relief::{RELIEF, RELIEF_CHIP, RELIEF_SAMPLE_S, Relief};
 use reporters::Reporters;
 use std::collections::{BTreeMap, BTreeSet};
@@ -319,36 +317,6 @@ impl Who {
         self.playing = Some(look);
         self.next_id += 1;
         self.proposal(seen, (kind, code), chip_us, groups)
-    }
-
-    fn proposal(
-        &self,
-        seen: &Observation,
-        (kind, code): (Kind, &[bool]),
-        chip_us: u64,
-        groups: Vec<Tenant>,
-    ) -> Proposal {
-        let mut inputs = vec![
-            Input::new("groups_count", groups.len() as f64),
-            Input::new("chip_s", Duration::from_micros(chip_us).as_secs_f64()),
-        ];
-        inputs.extend(self.traps.inputs(&groups));
-        inputs.extend(self.company(&groups));
-        let experiment = Experiment {
-            id: self.playing.as_ref().map_or(0, |look| look.id),
-            groups,
-            victims: seen.services.keys().cloned().collect(),
-            code: code.to_vec(),
-            chip_us,
-            bound_us: bound_us(code, chip_us),
-        };
-        Proposal {
-            policy: self.name.into(),
-            precedence: Precedence::Polluter,
-            wish: Wish::Play(experiment),
-            rule: kind.rule().into(),
-            inputs,
-        }
     }
 }
 

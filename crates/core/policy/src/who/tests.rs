@@ -8,7 +8,7 @@ mod settling;
 use super::*;
 use crate::testing::{GROUPS, World, observe, setup};
 use quell_model::blame::{Cause, Resource, Standing};
-use quell_types::{Elsewhere, ExperimentTrace, Fraction, Setting, Waits};
+use quell_types::{Elsewhere, ExperimentTrace, Fraction, Setting, Waits, Wish};
 
 fn world(culprits: &[(&str, f64)], seed: u64) -> World<Who> {
     World::new(Who::new(WhoParams::default()), culprits, seed)

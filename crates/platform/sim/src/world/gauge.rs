@@ -1,6 +1,6 @@
 //! The kernel's gauge of bus locks: how long accesses to a core's own second cache take, beside whom.
 //!
-//! On a real machine (an EPYC host of 2 CPUs, `docs/experiments/polluter.md`) nearly all samples read two
+//! On a real machine (an EPYC host of 2 CPUs, `docs/experiments/polluter-history.md`) nearly all samples read two
 //! times as long as multiplications, whatever others do to shared caches and memory, and beside somebody who
 //! locks the bus as fast as it goes some twelve times. Here they take so many times as long as the bus leaves
 //! memory open for less of the time, by those who run on other CPUs at that moment. Reads of memory take as long as
