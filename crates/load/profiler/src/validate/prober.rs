@@ -248,8 +248,9 @@ mod tests {
         // On the kernel's own CPU, by turns: a host may have two CPUs on cores without a common cache.
         let cpus = quell_pressure::allowed_cpus().unwrap().first(1);
         let stop = Stop::new().unwrap();
+        // More than a core has for itself: of 2 MiB where it has as much half was seen as a fifth to a quarter.
         let mut options = Options::new(Resource::LlcCapacity);
-        (options.cpus, options.llc_bytes) = (cpus.clone(), Some(2 << 20));
+        (options.cpus, options.llc_bytes) = (cpus.clone(), Some(8 << 20));
         let kernel = kernel(&options, &stop);
         let print = kernel.footprint().expect("a capacity of a cache has one");
         if !Chase::FLUSHES {
@@ -259,7 +260,7 @@ mod tests {
         let prober = (0..20).find_map(|_| Prober::of_footprint(&cpus, print.clone()).unwrap());
         let mut prober = prober.expect("a flushed line is farther than one that was just read");
         assert!(prober.sees_shares() && prober.turns_the_kernel() && !prober.is_in_place());
-        assert!(prober.words().contains("share of 2048 KiB"), "{}", prober.words());
+        assert!(prober.words().contains("share of 8192 KiB"), "{}", prober.words());
         let mut seen = |percent| {
             let intensity = crate::desk::percent(percent);
             prober.see(&kernel, intensity, Duration::from_millis(60), &stop).unwrap()
