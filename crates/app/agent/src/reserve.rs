@@ -9,7 +9,7 @@
 //! Not always: a service whose CPU it takes at once, four times a second for a few milliseconds each, has a tail that
 //! is a fifth longer.
 
-use quell_sched::{Activity, Thread};
+use quell_sched::{Activity, Class, Thread};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -36,7 +36,8 @@ impl Reserve {
     /// has.
     pub(crate) fn new(share_frac: f64, say: fn(&str)) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        let watch = Watch { of: Thread::current(), share_frac, say, judge: Judge::default() };
+        let of = Thread::current();
+        let watch = Watch { of, share_frac, say, judge: Judge::default(), before: None };
         let told = Arc::clone(&ends);
         let sentinel = (share_frac > 0.0).then(|| {
             let name = "quell-sentinel".to_owned();
@@ -67,6 +68,8 @@ struct Watch {
     share_frac: f64,
     say: fn(&str),
     judge: Judge,
+    /// How it had its turn before CPU time was set aside for it; none while none is.
+    before: Option<Class>,
 }
 
 impl Watch {
@@ -79,7 +82,7 @@ impl Watch {
         while let Ok(activity) = self.of.activity() {
             match self.judge.see(activity) {
                 Some(Verdict::Starved) => self.reserve(),
-                Some(Verdict::Over) => drop(self.of.release()),
+                Some(Verdict::Over) => self.release(),
                 None => {}
             }
             std::thread::park_timeout(LOOK);
@@ -87,17 +90,33 @@ impl Watch {
                 break;
             }
         }
-        let _ = self.of.release();
+        self.release();
     }
 
-    fn reserve(&self) {
-        let percent = 100.0 * self.share_frac;
-        (self.say)(&match self.of.reserve(self.share_frac) {
-            Ok(()) => {
-                format!("others starve the agent: {percent:.0} % of a CPU is set aside for it")
-            }
-            Err(why) => format!("others starve the agent, and no CPU time can be set aside: {why}"),
+    /// What cannot be given back ends with the thread.
+    fn release(&mut self) {
+        if let Some(class) = self.before.take() {
+            let _ = self.of.restore(&class);
+        }
+    }
+
+    fn reserve(&mut self) {
+        let reserved = self.of.class().and_then(|class| {
+            self.of.reserve(self.share_frac)?;
+            Ok(class)
         });
+        let percent = 100.0 * self.share_frac;
+        match reserved {
+            Ok(class) => {
+                self.before = Some(class);
+                (self.say)(&format!(
+                    "others starve the agent: {percent:.0} % of a CPU is set aside for it"
+                ));
+            }
+            Err(why) => (self.say)(&format!(
+                "others starve the agent, and no CPU time can be set aside: {why}"
+            )),
+        }
     }
 }
 
@@ -175,12 +194,22 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_is_watched_over_is_released_in_the_end() {
-        let this = Thread::current();
-        let reserve = Reserve::new(0.2, |_| ());
-        this.reserve(0.2).unwrap();
-        drop(reserve);
-        assert_eq!(this.reserved_frac().unwrap(), None);
-        drop(Reserve::new(0.0, |_| ()));
+    fn the_one_that_is_watched_over_has_its_share_and_is_as_before_in_the_end() {
+        let of = Thread::current();
+        let (judge, before) = (Judge::default(), None);
+        let mut watch = Watch { of, share_frac: 0.2, say: |_| (), judge, before };
+        watch.reserve();
+        assert_eq!(of.reserved_frac().unwrap(), Some(0.2));
+        watch.release();
+        assert_eq!(of.reserved_frac().unwrap(), None);
+    }
+
+    #[test]
+    fn a_sentinel_ends_with_who_made_it() {
+        for share in [0.2, 0.0] {
+            let reserve = Reserve::new(share, |_| ());
+            assert_eq!(reserve.sentinel.is_some(), share > 0.0);
+            drop(reserve);
+        }
     }
 }

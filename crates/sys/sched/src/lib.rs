@@ -19,6 +19,10 @@ pub const PERIOD: Duration = Duration::from_millis(25);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread(libc::pid_t);
 
+/// How a thread has its turn: by which rule, with which priority or niceness.
+#[derive(Clone, Debug)]
+pub struct Class(libc::sched_attr);
+
 /// What a thread did until now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
@@ -45,12 +49,20 @@ impl Thread {
         self.set(&deadline(share_frac))
     }
 
-    /// It has its turn as everybody has.
+    /// How it has its turn now.
     ///
     /// # Errors
     /// It is gone (`ESRCH`).
-    pub fn release(self) -> io::Result<()> {
-        self.set(&usual())
+    pub fn class(self) -> io::Result<Class> {
+        self.attributes().map(Class)
+    }
+
+    /// It has its turn as it had when that was asked for.
+    ///
+    /// # Errors
+    /// As for [`Thread::reserve`].
+    pub fn restore(self, class: &Class) -> io::Result<()> {
+        self.set(&class.0)
     }
 
     /// The share of one CPU that is set aside for it; none if none is.
@@ -75,7 +87,7 @@ impl Thread {
     }
 
     fn attributes(self) -> io::Result<libc::sched_attr> {
-        let mut now = usual();
+        let mut now = deadline(0.0);
         let size = now.size;
         // SAFETY: the kernel writes `size` bytes at most into `now`, which is that long and lives until the call
         // returns; no flags are known.
@@ -112,18 +124,6 @@ fn deadline(share_frac: f64) -> libc::sched_attr {
     }
 }
 
-fn usual() -> libc::sched_attr {
-    let policy = libc::SCHED_OTHER as u32;
-    libc::sched_attr {
-        sched_policy: policy,
-        sched_flags: 0,
-        sched_runtime: 0,
-        sched_deadline: 0,
-        sched_period: 0,
-        ..deadline(0.0)
-    }
-}
-
 fn told(done: libc::c_long) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -136,22 +136,36 @@ mod tests {
     fn a_share_is_set_aside_for_one_thread_until_it_is_released() {
         let this = Thread::current();
         assert_eq!(this.reserved_frac().unwrap(), None);
+        let class = this.class().unwrap();
         this.reserve(0.4).unwrap();
         assert_eq!(this.reserved_frac().unwrap(), Some(0.4));
         this.reserve(0.1).unwrap();
         assert_eq!(this.reserved_frac().unwrap(), Some(0.1));
         let started = std::thread::spawn(|| Thread::current().reserved_frac());
         assert_eq!(started.join().unwrap().unwrap(), None);
-        this.release().unwrap();
+        this.restore(&class).unwrap();
         assert_eq!(this.reserved_frac().unwrap(), None);
+    }
+
+    #[test]
+    fn a_thread_is_as_nice_afterwards_as_it_was() {
+        let this = Thread::current();
+        let nicer = libc::sched_attr { sched_nice: 7, ..this.attributes().unwrap() };
+        this.set(&nicer).unwrap();
+        let class = this.class().unwrap();
+        this.reserve(0.1).unwrap();
+        this.restore(&class).unwrap();
+        let now = this.attributes().unwrap();
+        assert_eq!((now.sched_policy, now.sched_nice), (libc::SCHED_OTHER as u32, 7));
     }
 
     #[test]
     fn another_thread_of_the_process_can_be_meant() {
         let this = Thread::current();
+        let class = this.class().unwrap();
         std::thread::spawn(move || this.reserve(0.2)).join().unwrap().unwrap();
         assert_eq!(this.reserved_frac().unwrap(), Some(0.2));
-        this.release().unwrap();
+        this.restore(&class).unwrap();
     }
 
     #[test]
@@ -163,16 +177,17 @@ mod tests {
         }
         assert_eq!(this.reserved_frac().unwrap(), None);
         let gone = std::thread::spawn(Thread::current).join().unwrap();
-        assert_eq!(gone.release().unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(gone.reserve(0.1).unwrap_err().raw_os_error(), Some(libc::ESRCH));
         assert!(gone.activity().is_err());
     }
 
     #[test]
     fn a_process_that_is_started_has_no_part_of_it() {
         let this = Thread::current();
+        let class = this.class().unwrap();
         this.reserve(0.1).unwrap();
         let told = std::process::Command::new("cat").arg("/proc/self/stat").output();
-        this.release().unwrap();
+        this.restore(&class).unwrap();
         let text = String::from_utf8(told.unwrap().stdout).unwrap();
         // Behind the name in brackets: 41st of all fields, the policy.
         let policy = text.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(38));
