@@ -60,6 +60,7 @@ pub struct Agent {
     since: Instant,
     /// Where what probes find goes; none where none are made.
     keeper: Option<ProfileKeeper>,
+    reserve: Reserve,
 }
 
 impl Agent {
@@ -74,6 +75,8 @@ impl Agent {
         }
         laws::check_laws(&config)?;
         fit::fit(&config)?;
+        // To get ready takes CPU time as well.
+        let reserve = Reserve::new(config.agent.cpu_reserve_frac, options.say);
         let state = StateDir(PathBuf::from(&config.agent.state_dir));
         let lock = AgentLock::take(&state.0)?;
         let claims = Claims::take(&config)?;
@@ -93,6 +96,7 @@ impl Agent {
             heart: Heart::new(),
             last: None,
             since: Instant::now(),
+            reserve,
         })
     }
 
@@ -110,7 +114,6 @@ impl Agent {
         let begun = Instant::now();
         self.begin_measuring();
         self.heart.ready("guarding");
-        let mut reserve = Reserve::new(self.config.agent.cpu_reserve_frac, self.options.say);
         let ended = loop {
             if signals.stops() {
                 break Ended::Asked;
@@ -120,8 +123,7 @@ impl Agent {
             }
             if signals.takes_reload() {
                 self.reload(reload())?;
-                drop(reserve);
-                reserve = Reserve::new(self.config.agent.cpu_reserve_frac, self.options.say);
+                self.reserve.renew(self.config.agent.cpu_reserve_frac, self.options.say);
             }
             self.step(signals)?;
         };

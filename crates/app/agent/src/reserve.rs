@@ -51,15 +51,25 @@ impl Reserve {
         });
         Self { ends, sentinel }
     }
-}
 
-impl Drop for Reserve {
-    fn drop(&mut self) {
+    /// Another share from now on. What was set aside is given back.
+    pub(crate) fn renew(&mut self, share_frac: f64, say: fn(&str)) {
+        self.end();
+        *self = Self::new(share_frac, say);
+    }
+
+    fn end(&mut self) {
         self.ends.store(true, Ordering::Release);
         if let Some(sentinel) = self.sentinel.take() {
             sentinel.thread().unpark();
             let _ = sentinel.join();
         }
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -211,5 +221,13 @@ mod tests {
             assert_eq!(reserve.sentinel.is_some(), share > 0.0);
             drop(reserve);
         }
+    }
+
+    #[test]
+    fn another_share_has_another_sentinel() {
+        let mut reserve = Reserve::new(0.2, |_| ());
+        let first = Arc::downgrade(&reserve.ends);
+        reserve.renew(0.0, |_| ());
+        assert!(first.upgrade().is_none() && reserve.sentinel.is_none());
     }
 }

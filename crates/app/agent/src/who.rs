@@ -116,13 +116,15 @@ fn fought_over(finding: &Finding) -> Resource {
     finding.culprits.iter().find(explains).map_or(Resource::Cpu, |c| c.resource)
 }
 
-/// How long to look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How to look.
+#[derive(Clone, Copy, Debug)]
 pub struct WhoOptions {
     /// At most so long.
     pub limit: Duration,
     /// Whether to end as soon as somebody is named.
     pub until_named: bool,
+    /// Where messages for people go.
+    pub say: fn(&str),
 }
 
 /// Looks who slows the services that the configuration names. Batch groups are held for moments,
@@ -141,7 +143,7 @@ pub fn who(
         return Err(AgentError::Open(vec![OpenError::NotRoot]));
     }
     fit::fit(config)?;
-    let _reserve = Reserve::new(config.agent.cpu_reserve_frac, |_| ());
+    let _reserve = Reserve::new(config.agent.cpu_reserve_frac, wanted.say);
     let state = StateDir(PathBuf::from(&config.agent.state_dir));
     let _lock = AgentLock::take(&state.0)?;
     let _claims = Claims::take(config)?;

@@ -169,7 +169,7 @@ impl Ground<'_> {
         let options = self.options;
         let mut report = TrialReport::new(options);
         let (mut courses, mut usual) = (Vec::new(), Usuals::default());
-        let (cast, left_out) = self.screen(options.cast()?, rate)?;
+        let (cast, left_out) = self.screen(options.cast()?, rate, say)?;
         left_out.iter().for_each(|left_out| say(&left_out.in_words()));
         report.left_out = left_out;
         for number in 0..u32::MAX {

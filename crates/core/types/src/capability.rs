@@ -40,6 +40,7 @@ pub enum CapabilityKind {
     CpuWeight,
     CpuIdle,
     CpuSets,
+    CpuReserve,
     Freezer,
     Psi,
     StealTime,

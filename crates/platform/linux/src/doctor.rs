@@ -24,6 +24,8 @@ pub fn doctor(root: &Path) -> Doctor {
     let topology = machine.topology();
     let mut capabilities = machine_reports(&topology, &machine);
     capabilities.extend(cgroup_reports(&layout));
+    let without = "who starves everybody by waking and sleeping starves the agent as well";
+    capabilities.push(report(CapabilityKind::CpuReserve, quell_sched::capability(), without));
     capabilities.extend(quell_ebpf::capabilities(root));
     capabilities.push(cost_report(&capabilities));
     let shaper = quell_egress::probe();

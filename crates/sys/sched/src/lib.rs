@@ -9,11 +9,39 @@
 //!
 //! Source: sched(7), sched_setattr(2), `Documentation/scheduler/sched-stats.rst`.
 
+use quell_types::Capability;
 use std::io;
 use std::time::Duration;
 
 /// The length of a period: at a stretch nobody is kept waiting for longer than a share of it.
 pub const PERIOD: Duration = Duration::from_millis(25);
+
+/// What [`capability`] tries for a moment.
+const TRIED_FRAC: f64 = 0.02;
+
+/// Whether CPU time can be set aside here and now: tried with a thread of its own, for a moment.
+#[must_use]
+pub fn capability() -> Capability {
+    let tried = std::thread::Builder::new().spawn(|| Thread::current().reserve(TRIED_FRAC));
+    match tried.map(std::thread::JoinHandle::join) {
+        Ok(Ok(Ok(()))) => {
+            Capability::Native("SCHED_DEADLINE, for the agent while it is starved".into())
+        }
+        Ok(Ok(Err(why))) | Err(why) => Capability::Absent(refused(&why)),
+        Ok(Err(_)) => Capability::Absent("the thread that tried it died".into()),
+    }
+}
+
+/// What a refusal means.
+fn refused(why: &io::Error) -> String {
+    match why.raw_os_error() {
+        Some(libc::EPERM) => {
+            "not allowed: that takes CAP_SYS_NICE, and all CPUs for this process".into()
+        }
+        Some(libc::EBUSY) => "promised to others already (sched_rt_runtime_us, deadlines)".into(),
+        _ => why.to_string(),
+    }
+}
 
 /// A thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +159,17 @@ fn told(done: libc::c_long) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_may_set_time_aside_and_a_refusal_says_what_it_takes() {
+        assert!(matches!(capability(), Capability::Native(_)), "{:?}", capability());
+        let table =
+            [(libc::EPERM, "CAP_SYS_NICE"), (libc::EBUSY, "others"), (libc::ENOSYS, "implemented")];
+        for (number, word) in table {
+            let told = refused(&io::Error::from_raw_os_error(number));
+            assert!(told.contains(word), "{told}");
+        }
+    }
 
     #[test]
     fn a_share_is_set_aside_for_one_thread_until_it_is_released() {

@@ -51,12 +51,12 @@ impl Harm {
 
     /// Why a trial with this harm does not count.
     pub(crate) fn refuses(self, harm: Option<f64>) -> Option<&'static str> {
-        let within = match (self.bounds(), harm) {
-            (None, None) => true,
-            (Some(bounds), Some(harm)) => bounds.contains(&harm),
-            _ => false,
-        };
-        (!within).then_some("the harm was of another class")
+        match (self.bounds(), harm) {
+            (None, None) => None,
+            (Some(_), None) => Some("the harm could not be measured in its time"),
+            (Some(bounds), Some(harm)) if bounds.contains(&harm) => None,
+            _ => Some("the harm was of another class"),
+        }
     }
 
     /// Why a harm of which this interval is known is not known well enough, if it is not.

@@ -30,7 +30,7 @@ pub(super) const HARM_DEFINITION: &str = "the greatest of three factors: the ser
     latency from the scheduled arrival, its CPU time per answer, and its answers in time (upside \
     down), each beside the culprit over that with the culprit stopped, everybody else at work and \
     Quell off; trimmed means in ln over pairs of turns with the same arrivals, each from an empty \
-    queue";
+    queue; where nothing is answered beside the culprit, half an answer at the turn's end is assumed";
 
 /// What was seen in one turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +45,20 @@ pub(super) struct Seen {
     pub(super) answered_frac: f64,
 }
 
+impl Seen {
+    /// The same, of a turn of so many ms and requests beside the culprit: where nothing was answered, as if half an
+    /// answer had come at its end. So harm beyond all measure is told as what it is at least.
+    pub(super) fn at_least(self, turn_ms: f64, offered: u64) -> Self {
+        let or = |seen: f64, assumed: f64| if seen > 0.0 { seen } else { assumed };
+        Self {
+            mean_ms: or(self.mean_ms, turn_ms),
+            p95_ms: or(self.p95_ms, turn_ms),
+            cost_s: self.cost_s,
+            answered_frac: or(self.answered_frac, 0.5 / offered.max(1) as f64),
+        }
+    }
+}
+
 /// One pair: each factor in ln, beside the culprit over without it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pair {
@@ -56,15 +70,17 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// None if nothing was answered in one of the two.
+    /// None if nothing was answered in one of the two. What a request costs is not known, and no harm, where it is
+    /// that of none.
     pub(super) fn of(beside: Seen, without: Seen) -> Option<Self> {
+        let cost_ln = (beside.cost_s / without.cost_s).ln();
         let pair = Self {
             latency_ln: (beside.mean_ms / without.mean_ms).ln(),
             p95_ln: (beside.p95_ms / without.p95_ms).ln(),
-            cost_ln: (beside.cost_s / without.cost_s).ln(),
+            cost_ln: if cost_ln.is_finite() { cost_ln } else { 0.0 },
             answered_ln: (without.answered_frac / beside.answered_frac).ln(),
         };
-        let all = [pair.latency_ln, pair.p95_ln, pair.cost_ln, pair.answered_ln];
+        let all = [pair.latency_ln, pair.p95_ln, pair.answered_ln];
         all.iter().all(|ln| ln.is_finite()).then_some(pair)
     }
 }

@@ -72,8 +72,8 @@ impl Ground<'_> {
         !self.options.control && off.pairs.len() >= FEWEST && decided()
     }
 
-    /// Plays the next pair, and tells it; none if nothing was answered in one of its turns. The
-    /// culprit runs afterwards.
+    /// Plays the next pair, and tells it; none if nothing was answered without the culprit. It runs
+    /// afterwards.
     pub(super) fn pair(
         &self,
         crowd: &Crowd,
@@ -110,11 +110,12 @@ impl Ground<'_> {
         let run = self.load(load, &Controls::default(), latencies)?;
         self.interrupt.check()?;
         let used_s = cpu.read()?.saturating_sub(before) as f64 / 1e9;
-        Ok(Seen {
+        let seen = Seen {
             mean_ms: run.sojourn.mean_ms,
             p95_ms: run.sojourn.p95_ms,
             cost_s: used_s / (run.answered + run.warmup_requests) as f64,
             answered_frac: run.answered_frac(),
-        })
+        };
+        Ok(if without { seen } else { seen.at_least(1e3 * TURN_S, run.offered) })
     }
 }

@@ -54,8 +54,13 @@ pub(super) fn screens(harm: Harm, taken: Taken, control: bool) -> bool {
 }
 
 impl Ground<'_> {
-    /// The cast without those polluters whose harm is too little, and these.
-    pub(super) fn screen(&self, cast: Cast, rate: f64) -> anyhow::Result<(Cast, Vec<LeftOut>)> {
+    /// The cast without those polluters whose harm is too little, and these; what each does is told.
+    pub(super) fn screen(
+        &self,
+        cast: Cast,
+        rate: f64,
+        say: &dyn Fn(&str),
+    ) -> anyhow::Result<(Cast, Vec<LeftOut>)> {
         let options = self.options;
         let each = cast.each_polluter();
         // The only one would stay whatever it did.
@@ -63,10 +68,14 @@ impl Ground<'_> {
             return Ok((cast, Vec::new()));
         }
         let mut harms = vec![Vec::new(); each.len()];
-        for number in NUMBERS {
-            for (one, harms) in each.iter().zip(&mut harms) {
+        let looks = NUMBERS.len() * each.len();
+        for (round, number) in NUMBERS.into_iter().enumerate() {
+            for (place, one) in each.iter().enumerate() {
                 self.interrupt.check()?;
-                harms.push(self.harm_of(one, number, rate)?);
+                let harm = self.harm_of(one, number, rate)?;
+                let look = round * each.len() + place + 1;
+                say(&format!("before the trials, {look} of {looks}: {}", one.hurts(harm)));
+                harms[place].push(harm);
             }
         }
         Ok(cast.parted(each, &harms, options.harm))
@@ -113,6 +122,15 @@ impl Cast {
         if stay.is_empty() { (self, Vec::new()) } else { (self.of_polluters(stay), out) }
     }
 
+    /// What its only polluter was seen to do.
+    fn hurts(&self, harm: Option<f64>) -> String {
+        let polluter = self.only_polluter();
+        harm.map_or_else(
+            || format!("{polluter} did not begin to work"),
+            |ratio| format!("{polluter} hurts {ratio:.2} times"),
+        )
+    }
+
     /// What the polluter runs, where there is one.
     fn only_polluter(&self) -> String {
         let kernel = || self.kernels.first().map_or_else(String::new, |name| (*name).to_owned());
@@ -152,6 +170,16 @@ mod tests {
         );
         let (kernels, out) = parted([[Some(1.0); 2]; 3]);
         assert_eq!((kernels, out), (cast.kernels.clone(), vec![]));
+    }
+
+    #[test]
+    fn what_a_polluter_does_is_told_while_it_is_found_out() {
+        let one = Cast {
+            polluters: vec!["xz -T1".parse().unwrap()],
+            ..Cast::of_kernels(Harm::Much, Taken::Memory)
+        };
+        assert_eq!(one.hurts(Some(1.456)), "xz -T1 hurts 1.46 times");
+        assert_eq!(one.hurts(None), "xz -T1 did not begin to work");
     }
 
     #[test]

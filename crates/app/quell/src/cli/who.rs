@@ -81,7 +81,8 @@ fn looked(args: &Args) -> anyhow::Result<WhoReport> {
     let limit = Duration::try_from_secs_f64(seconds).context("--seconds")?;
     let config = with_objectives(&args.guarded).checked(Some("none"))?;
     let signals = Signals::of_process().context("installing signal handlers")?;
-    let wanted = WhoOptions { limit, until_named: args.until_named };
+    let say = |text: &str| eprintln!("quell: {text}");
+    let wanted = WhoOptions { limit, until_named: args.until_named, say };
     let mut told_s = 0.0;
     Ok(who(&config, &wanted, &signals, |report| {
         if report.seconds >= told_s + TELL_EVERY_S {

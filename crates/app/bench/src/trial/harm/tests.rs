@@ -41,6 +41,21 @@ fn a_turn_without_an_answer_makes_no_pair_and_one_pair_no_harm() {
 }
 
 #[test]
+fn where_nothing_is_answered_beside_the_culprit_harm_is_at_least_what_half_an_answer_makes_it() {
+    let without = seen(2.0, 1e-3, 1.0);
+    for nothing in [seen(0.0, f64::INFINITY, 0.0), seen(f64::NAN, f64::NAN, 0.0)] {
+        assert_eq!(Pair::of(nothing, without), None);
+        let pair = Pair::of(nothing.at_least(400.0, 500), without).unwrap();
+        let measured = Measured::of(&[pair; 2]).unwrap();
+        assert!((measured.answered_ratio - 1000.0).abs() < 1e-6, "{measured:?}");
+        assert!((measured.latency_ratio - 200.0).abs() < 1e-6, "{measured:?}");
+        assert!((measured.cost_ratio - 1.0).abs() < 1e-9, "{measured:?}");
+    }
+    let slow = seen(9.0, 2e-3, 0.3);
+    assert_eq!(slow.at_least(400.0, 500), slow, "what was answered is told as it was");
+}
+
+#[test]
 fn an_interval_by_hand_and_one_turn_gone_wrong_of_six_moves_little() {
     // 2, 3, 4 are kept of 1 to 5; winsorised 2, 2, 3, 4, 4: squares 4, error sqrt(4 / 6).
     let estimate = Estimate::of(vec![5.0, 1.0, 4.0, 2.0, 3.0]).unwrap();
