@@ -60,12 +60,14 @@ pub struct Agent {
     since: Instant,
     /// Where what probes find goes; none where none are made.
     keeper: Option<ProfileKeeper>,
+    /// Watches over the thread that opened it, which is to run it.
     reserve: Reserve,
 }
 
 impl Agent {
     /// Finds everything that the configuration names and gets ready to guard it. Groups may be
-    /// adopted; otherwise nothing is changed yet.
+    /// adopted; otherwise nothing is changed yet. The thread that opens it is to run it: should others starve
+    /// that one, CPU time is set aside for it.
     ///
     /// # Errors
     /// Everything that is wrong, at once; then nothing is left changed.

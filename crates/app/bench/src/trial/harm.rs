@@ -70,8 +70,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// None if nothing was answered in one of the two. What a request costs is not known, and no harm, where it is
-    /// that of none.
+    /// None if nothing was answered in one of the two. Where that was so beside the culprit and is assumed
+    /// ([`Seen::at_least`]), nobody knows what a request cost: that factor is 1.
     pub(super) fn of(beside: Seen, without: Seen) -> Option<Self> {
         let cost_ln = (beside.cost_s / without.cost_s).ln();
         let pair = Self {

@@ -109,6 +109,8 @@ fn classes_are_read_and_keep_their_bounds() {
         assert_eq!(class.to_string(), name);
         assert_eq!(class.refuses(harm).is_none(), counts, "{name} {harm:?}");
     }
+    let unknown = Harm::Much.refuses(None).unwrap();
+    assert!(unknown.contains("could not be measured"), "{unknown}");
     assert!("1.3..".parse::<Harm>().unwrap_err().contains("1.2.."));
 }
 
