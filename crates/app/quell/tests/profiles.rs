@@ -132,7 +132,7 @@ fn a_service_in_use_is_measured_by_the_requests_on_its_sockets() {
 fn a_service_of_its_own_has_a_model_of_its_traffic_or_a_reason() {
     let args = ["profile", "--service", "store", "--rate", "200", "--peak", "400", "--json", "-"];
     let found = json(&quell(&[&args[..], &LITTLE[..]].concat()));
-    assert_eq!(found["workload"]["metric"], "inverse_latency");
+    assert_eq!(found["workload"]["metric"], "requests", "without an objective its work counts");
     assert!(found["tolerated"]["llc-bandwidth"]["value"].is_number(), "{found}");
     assert!(found["bandwidth"].is_null() != found["bandwidth_absent"].is_null(), "{found}");
 }

@@ -41,6 +41,7 @@ mod options;
 mod page_probe;
 mod polluter;
 mod prime_probe;
+mod queued;
 mod region;
 mod registers;
 mod report;

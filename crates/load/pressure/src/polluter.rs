@@ -3,6 +3,7 @@
 use crate::dial::Dial;
 use crate::jobs::{self, Job};
 use crate::meter::{Counts, Meter, Slot};
+use crate::queued::queued_time;
 use crate::report::{SCHEMA, course};
 use crate::worker::{self, Orders};
 use crate::{
@@ -34,6 +35,8 @@ struct Crew {
     orders: Arc<Orders>,
     meter: Arc<Meter>,
     threads: Vec<JoinHandle<Vec<String>>>,
+    /// Their numbers in the system, in no order.
+    tids: Vec<i32>,
     cpus: Vec<Option<u32>>,
     huge_pages: Option<HugePages>,
     notes: Vec<String>,
@@ -76,6 +79,7 @@ pub fn arm(options: &Options, topology: &Topology, stop: &Stop) -> Result<Armed,
         orders: Arc::new(orders(options, stop)),
         meter: Arc::new(meter),
         threads: Vec::new(),
+        tids: Vec::new(),
         cpus,
         huge_pages: None,
         notes: jobs.notes,
@@ -120,7 +124,7 @@ impl Crew {
         drop(ready);
         for index in 0..self.threads.len() {
             let gone = |_| PressureError::Worker { index, why: "it ended while arming".to_owned() };
-            answers.recv().map_err(gone)??;
+            self.tids.push(answers.recv().map_err(gone)??);
         }
         Ok(())
     }
@@ -129,13 +133,14 @@ impl Crew {
         &mut self,
         index: usize,
         job: Job,
-        ready: Sender<Result<(), PressureError>>,
+        ready: Sender<Result<i32, PressureError>>,
     ) -> Result<(), PressureError> {
         let (orders, meter) = (Arc::clone(&self.orders), Arc::clone(&self.meter));
         let cpu = self.cpus[index];
         let body = move || {
-            let answer = move |result| {
-                let _ = ready.send(result);
+            let answer = move |result: Result<(), PressureError>| {
+                let tid = rustix::thread::gettid().as_raw_nonzero().get();
+                let _ = ready.send(result.map(|()| tid));
             };
             worker::run(&orders, &meter.slots()[index], cpu, job, answer)
         };
@@ -218,6 +223,21 @@ impl Running {
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
         Duration::from_nanos(self.crew.meter.total().cpu_ns)
+    }
+
+    /// The resource that it presses on.
+    #[must_use]
+    pub fn resource(&self) -> Resource {
+        self.crew.options.resource
+    }
+
+    /// Time of all threads since they were made in which they ran, or waited for anything else than a CPU: what others took
+    /// of their CPUs does not count. None where the kernel does not tell.
+    #[must_use]
+    pub fn present_time(&self) -> Option<Duration> {
+        let since = self.crew.armed_in + self.elapsed();
+        let waited = self.crew.tids.iter().map(|tid| queued_time(*tid));
+        waited.map(|waited| Some(since.saturating_sub(waited?))).sum()
     }
 
     /// From now on this intensity in place of the plan; heard within a millisecond. At 0 the threads

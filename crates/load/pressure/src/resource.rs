@@ -160,6 +160,13 @@ impl Resource {
         self.scales() != Scales::Itself
     }
 
+    /// Whether who uses it waits for it without using a CPU: links and disks.
+    #[must_use]
+    pub fn makes_wait(self) -> bool {
+        use Resource::{NetworkBandwidth, StorageBandwidth, StorageCapacity};
+        matches!(self, NetworkBandwidth | StorageBandwidth | StorageCapacity)
+    }
+
     /// What intensity scales.
     pub(crate) fn scales(self) -> Scales {
         self.facts().scales

@@ -31,6 +31,7 @@ fn main() -> Result<(), ProfileError> {
         quick,
         threshold: 0.95,
         effort: None,
+        within: None,
         yardsticks: !quick,
         witnesses: !quick,
         seats,

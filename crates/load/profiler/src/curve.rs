@@ -25,23 +25,30 @@ impl Curve {
     /// Through points of (intensity, speed) in rising order of intensity; rises are evened out.
     #[must_use]
     pub fn through(points: &[(f64, f64)]) -> Curve {
-        let beyond = points.iter().filter(|(percent, _)| *percent > 0.0);
-        let (x, y): (Vec<f64>, Vec<f64>) = beyond.copied().unzip();
+        let alike = points.iter().map(|(percent, speed)| (*percent, (*speed, 1.0)));
+        Curve::evened(alike.collect())
+    }
+
+    /// Through (intensity, (speed, weight)) in rising order of intensity.
+    fn evened(points: Vec<(f64, (f64, f64))>) -> Curve {
+        let beyond = points.into_iter().filter(|(percent, _)| *percent > 0.0);
+        let (x, y): (Vec<f64>, Vec<(f64, f64)>) = beyond.unzip();
         let even = falling(&y).into_iter().map(|speed| speed.clamp(0.0, 1.0));
         Curve { points: std::iter::once((0.0, 1.0)).chain(x.into_iter().zip(even)).collect() }
     }
 
-    /// Through the medians of what was measured.
+    /// Through the medians of what was measured; where that has to be evened out, a level counts as often as it was
+    /// measured.
     #[must_use]
     pub fn of(levels: &[Level]) -> Curve {
         Curve::drawn(levels, median)
     }
 
     fn drawn(levels: &[Level], mut middle: impl FnMut(&[f64]) -> Option<f64>) -> Curve {
-        let mut points: Vec<(f64, f64)> =
-            levels.iter().filter_map(|l| Some((l.percent, middle(&l.ratios)?))).collect();
+        let mut point = |l: &Level| Some((l.percent, (middle(&l.ratios)?, l.ratios.len() as f64)));
+        let mut points: Vec<(f64, (f64, f64))> = levels.iter().filter_map(&mut point).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Curve::through(&points)
+        Curve::evened(points)
     }
 
     /// The points, from (0, 1) on.
@@ -113,6 +120,14 @@ mod tests {
         assert_eq!(tolerated(&levels(|_| 0.99, 0.01), 0.95), Estimate::exact(100.0));
         assert_eq!(Curve::through(&[]).reaches(0.95), 100.0);
         assert_eq!(Curve::through(&[]).at(50.0), 1.0);
+    }
+
+    #[test]
+    fn a_level_measured_often_outweighs_one_below_that_was_hardly_measured() {
+        let level = |percent, value, count| Level { percent, ratios: vec![value; count] };
+        let few = |count| [level(25.0, 0.9, 4), level(100.0, 0.99, count)];
+        assert_eq!(tolerated(&few(20), 0.95), Estimate::exact(100.0));
+        assert!(tolerated(&few(4), 0.95).value < 100.0);
     }
 
     #[test]

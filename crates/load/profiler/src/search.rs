@@ -13,12 +13,15 @@
 //! search:   trial(100): kept -> 100
 //!           lo = 0, hi = 100; while hi - lo > resolution: x = (lo + hi) / 2
 //!           trial(x): kept -> lo = x, lost -> hi = x
+//! refine:   while there is time and the interval of the answer is wider than the resolution:
+//!           two more ratios at that one of the two levels around the answer which has fewer
 //! ```
 //!
 //! What is not decided at MOST is judged by its median; the interval of the answer, which
 //! [`tolerated`](crate::tolerated) draws from all trials, is then wide. Degradation: when the time is up
 //! the search ends where it is.
 
+use crate::curve::Level;
 use crate::stats::{estimate, median};
 
 /// Fewer ratios decide nothing: by chance alone four lie on one side one time in eight.
@@ -44,6 +47,20 @@ pub fn verdict(ratios: &[f64], threshold: f64) -> Option<Verdict> {
         return median(ratios).map(side);
     }
     (ratios.len() >= LEAST && side(found.low) == side(found.high)).then(|| side(found.value))
+}
+
+/// The level at which more ratios tell most about an answer: of those next to it on either side the one with fewer.
+/// None without levels.
+#[must_use]
+pub(crate) fn nearest(levels: &[Level], answer: f64) -> Option<usize> {
+    let side = |above: bool| {
+        let there = levels.iter().enumerate().filter(|(_, l)| (l.percent >= answer) == above);
+        there.min_by(|(_, a), (_, b)| {
+            (a.percent - answer).abs().total_cmp(&(b.percent - answer).abs())
+        })
+    };
+    let both = [side(false).filter(|_| answer < 100.0), side(true)];
+    both.into_iter().flatten().min_by_key(|(_, level)| level.ratios.len()).map(|(at, _)| at)
 }
 
 /// The search of one resource.
@@ -115,6 +132,23 @@ mod tests {
         ] {
             assert_eq!(verdict(&ratios, 0.95), said, "{ratios:?}");
         }
+    }
+
+    #[test]
+    fn more_is_measured_next_to_the_answer() {
+        let level = |percent, count| Level { percent, ratios: vec![1.0; count] };
+        let levels = [level(100.0, 9), level(50.0, 4), level(75.0, 6), level(25.0, 1)];
+        for (answer, at) in
+            [(100.0, Some(0)), (60.0, Some(1)), (80.0, Some(2)), (50.0, Some(3)), (3.0, Some(3))]
+        {
+            assert_eq!(nearest(&levels, answer), at, "{answer}");
+        }
+        assert_eq!(nearest(&[], 50.0), None);
+        assert_eq!(
+            nearest(&levels[1..], 100.0),
+            None,
+            "nothing there: the search ended before it began"
+        );
     }
 
     proptest! {

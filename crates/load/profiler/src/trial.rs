@@ -11,11 +11,16 @@
 //! whether the host runs both CPUs on one core (`canary`); windows before such a look are put aside and
 //! measured again, as far as the time allows.
 
-use crate::beside::{Window, ratios};
+mod found;
+mod reporter;
+
+pub use found::Found;
+pub(crate) use reporter::Mark;
+
 use crate::canary::{Placement, Sieve, Watch};
-use crate::curve::Level;
+use crate::curve::{Level, tolerated};
 use crate::desk::{pause, percent};
-use crate::search::{MOST, Search, Verdict, verdict};
+use crate::search::{MOST, Search, Verdict, nearest, verdict};
 use crate::stats::median;
 use crate::{ProfileError, Speed, Subject};
 use quell_pressure::{Resource, Running, Stop};
@@ -32,46 +37,36 @@ pub struct Effort {
     pub grid: &'static [f64],
     /// Pairs at each of those.
     pub pairs: usize,
-    /// The search ends at this resolution.
+    /// Pairs of windows of the reporter, beside the workload and beside nothing.
+    pub listens: usize,
+    /// The search ends at this resolution, and what is measured besides when the interval is as narrow.
     pub resolution: f64,
-    /// Time for one resource.
+    /// Time for one resource, the reporter's included.
     pub budget: Duration,
 }
 
 impl Effort {
-    /// A full profile: about five seconds a resource.
+    /// A full profile: up to eight seconds a resource.
     pub const FULL: Effort = Effort {
         window: Duration::from_millis(60),
         settle: Duration::from_millis(15),
         grid: &[25.0, 50.0, 75.0],
         pairs: 4,
+        listens: 4,
         resolution: 7.0,
-        budget: Duration::from_millis(4500),
+        budget: Duration::from_secs(8),
     };
 
-    /// A quick one: about a second a resource.
+    /// A quick one: up to a second and a half a resource.
     pub const QUICK: Effort = Effort {
         window: Duration::from_millis(30),
         settle: Duration::from_millis(8),
         grid: &[],
         pairs: 4,
+        listens: 4,
         resolution: 15.0,
-        budget: Duration::from_millis(800),
+        budget: Duration::from_millis(1400),
     };
-}
-
-/// What was found of one resource.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
-    /// The workload's speed, level by level.
-    pub levels: Vec<Level>,
-    /// The reporter's rate beside the workload over its rate beside nothing; empty where the
-    /// workload must not be stopped.
-    pub reporter: Vec<f64>,
-    /// Whether the search ended before its end.
-    pub cut_short: bool,
-    /// Why there is no reporter, if it was tried.
-    pub no_reporter: Option<String>,
 }
 
 /// The two sides of a trial.
@@ -82,35 +77,28 @@ pub(crate) struct Trial<'a> {
     pub(crate) effort: Effort,
     pub(crate) threshold: f64,
     pub(crate) stop: &'a Stop,
+    /// Of its time, what is kept for the reporter.
+    pub(crate) kept: Duration,
 }
 
 /// Network and disk make a workload wait, which its CPU time does not show; all else makes its CPU
 /// time dearer, which does not depend on how often it is asked.
 fn of_interest(resource: Resource, speed: Speed) -> f64 {
-    match resource {
-        Resource::NetworkBandwidth | Resource::StorageBandwidth | Resource::StorageCapacity => {
-            speed.by_wall
-        }
-        _ => speed.of_cpu(),
-    }
+    if resource.makes_wait() { speed.by_wall } else { speed.of_cpu() }
 }
 
 impl Trial<'_> {
     /// Searches what is tolerated, fills in the curve, and sees what is caused.
     pub(crate) fn run(&mut self, watch: &mut Watch) -> Result<Found, ProfileError> {
         let end = Instant::now() + self.effort.budget;
-        let mut found = Found::default();
-        let mut search = Search::new(self.effort.resolution);
-        while let Some(level) = search.next() {
-            let said = self.level(&mut found, level, end, watch)?;
-            search.tell(said);
-            if Instant::now() >= end {
-                found.cut_short = search.next().is_some();
-                break;
-            }
-        }
+        let can_rest = self.subject.can_rest();
+        self.kept =
+            if can_rest { self.listening_takes(self.effort.window) } else { Duration::ZERO };
+        let disturbed = watch.kept_windows();
+        let mut found = self.searched(end, watch)?;
         self.fill(&mut found, end, watch)?;
-        if self.subject.can_rest() {
+        self.refine(&mut found, end, watch)?;
+        if can_rest {
             found.reporter = self.reporter(end, watch)?;
         } else {
             match self.reporter_beside()? {
@@ -118,7 +106,22 @@ impl Trial<'_> {
                 Err(why) => found.no_reporter = Some(why),
             }
         }
+        found.disturbed = watch.kept_windows() > disturbed;
         self.pressure.mute();
+        Ok(found)
+    }
+
+    fn searched(&mut self, end: Instant, watch: &mut Watch) -> Result<Found, ProfileError> {
+        let mut found = Found::default();
+        let mut search = Search::new(self.effort.resolution);
+        while let Some(level) = search.next() {
+            let said = self.level(&mut found, level, end, watch)?;
+            search.tell(said);
+            if self.is_up(end) {
+                found.cut_short = search.next().is_some();
+                break;
+            }
+        }
         Ok(found)
     }
 
@@ -136,7 +139,7 @@ impl Trial<'_> {
             before = self.one_pair(level, before, &mut sieve)?;
             let decided = verdict(&sieve.values(), self.threshold).is_some();
             let measured = sieve.measured();
-            let over = measured > 1 && Instant::now() >= end || measured >= MOST + AGAIN;
+            let over = measured > 1 && self.is_up(end) || measured >= MOST + AGAIN;
             if decided || over || watch.is_due() {
                 self.settle_by_look(&mut sieve, watch)?;
             }
@@ -161,9 +164,26 @@ impl Trial<'_> {
     ) -> Result<(), ProfileError> {
         for &level in self.effort.grid {
             let done = found.levels.iter().any(|l| (l.percent - level).abs() < 1.0);
-            if !done && Instant::now() < end {
+            if !done && !self.is_up(end) {
                 found.levels.push(self.pairs(level, end, watch)?);
             }
+        }
+        Ok(())
+    }
+
+    /// More pairs where they tell most, while there is time and the answer is not known well enough.
+    fn refine(
+        &mut self,
+        found: &mut Found,
+        end: Instant,
+        watch: &mut Watch,
+    ) -> Result<(), ProfileError> {
+        while !self.is_up(end) {
+            let answer = tolerated(&found.levels, self.threshold);
+            let next = nearest(&found.levels, answer.value);
+            let Some(at) = next.filter(|_| answer.width() > self.effort.resolution) else { break };
+            let more = self.pairs_of(REFINED, found.levels[at].percent, end, watch)?;
+            found.levels[at].ratios.extend(more.ratios);
         }
         Ok(())
     }
@@ -193,12 +213,21 @@ impl Trial<'_> {
         end: Instant,
         watch: &mut Watch,
     ) -> Result<Level, ProfileError> {
+        self.pairs_of(self.effort.pairs, level, end, watch)
+    }
+
+    fn pairs_of(
+        &mut self,
+        wanted: usize,
+        level: f64,
+        end: Instant,
+        watch: &mut Watch,
+    ) -> Result<Level, ProfileError> {
         let (mut sieve, mut before) = (Sieve::default(), self.quiet()?);
-        let wanted = self.effort.pairs;
         loop {
             before = self.one_pair(level, before, &mut sieve)?;
             let measured = sieve.measured();
-            let up = Instant::now() >= end || measured >= wanted + AGAIN;
+            let up = self.is_up(end) || measured >= wanted + AGAIN;
             let over = sieve.values().len() >= wanted || measured >= wanted && up;
             if over || watch.is_due() {
                 self.settle_by_look(&mut sieve, watch)?;
@@ -245,7 +274,17 @@ impl Trial<'_> {
         self.pressure.turn_to(percent(0.0));
         self.subject.wake()?;
         self.settle()?;
-        self.speed()
+        let begun = Instant::now();
+        let speed = self.speed()?;
+        if !self.kept.is_zero() {
+            self.kept = self.listening_takes(begun.elapsed());
+        }
+        Ok(speed)
+    }
+
+    /// Whether only the time that is kept is left.
+    fn is_up(&self, end: Instant) -> bool {
+        Instant::now() + self.kept >= end
     }
 
     fn speed(&mut self) -> Result<f64, ProfileError> {
@@ -263,72 +302,6 @@ impl Trial<'_> {
         self.settle()?;
         self.speed()
     }
-
-    /// The reporter's rate beside the workload over its rate beside nothing. What a look puts aside is
-    /// measured once more while there is time.
-    fn reporter(&mut self, end: Instant, watch: &mut Watch) -> Result<Vec<f64>, ProfileError> {
-        let mut sieve = Sieve::default();
-        for _ in 0..2 {
-            self.reporter_by_turns()?.into_iter().for_each(|ratio| sieve.push(ratio));
-            let said = self.settle_by_look(&mut sieve, watch)?;
-            if !said.disturbs() || Instant::now() >= end {
-                break;
-            }
-        }
-        Ok(counted(sieve, watch))
-    }
-
-    /// By turns. The pressure stays on all the while: a kernel that was just turned up has a cold
-    /// cache to fill first.
-    fn reporter_by_turns(&mut self) -> Result<Vec<f64>, ProfileError> {
-        self.pressure.turn_to(percent(100.0));
-        self.subject.rest()?;
-        pause(self.effort.settle * WARM_UP, self.stop)?;
-        let (mut before, mut ratios) = (self.alone()?, Vec::new());
-        for _ in 0..self.effort.pairs {
-            self.subject.wake()?;
-            self.settle()?;
-            let mark = Mark::of(self.pressure);
-            self.speed()?;
-            let beside = mark.rate(self.pressure);
-            self.subject.rest()?;
-            let after = self.alone()?;
-            if before + after > 0.0 {
-                ratios.push(beside / f64::midpoint(before, after));
-            }
-            before = after;
-        }
-        self.subject.wake()?;
-        Ok(ratios)
-    }
-
-    /// The same beside a workload that must not be stopped (`beside.rs`).
-    fn reporter_beside(&mut self) -> Result<Result<Vec<f64>, String>, ProfileError> {
-        let cpu_time = |subject: &dyn Subject| subject.cpu_time();
-        if cpu_time(self.subject).is_none() {
-            return Ok(Err("what it causes is not known: its CPU time cannot be read".to_owned()));
-        }
-        self.pressure.turn_to(percent(100.0));
-        pause(self.effort.settle * WARM_UP, self.stop)?;
-        let mut windows = Vec::new();
-        let affordable = self.effort.budget.as_micros() / (4 * BESIDE_WINDOW.as_micros());
-        for _ in 0..affordable.clamp(BESIDE_WINDOWS.0, BESIDE_WINDOWS.1) {
-            let (mark, from) = (Mark::of(self.pressure), cpu_time(self.subject));
-            pause(BESIDE_WINDOW, self.stop)?;
-            let (rate, wall) = (mark.rate(self.pressure), mark.age().as_secs_f64());
-            let used = cpu_time(self.subject).zip(from).and_then(|(to, from)| to.checked_sub(from));
-            windows.extend(used.map(|used| Window { used: used.as_secs_f64() / wall, rate }));
-        }
-        Ok(ratios(&windows))
-    }
-
-    /// The reporter's rate while the workload rests.
-    fn alone(&mut self) -> Result<f64, ProfileError> {
-        self.settle()?;
-        let mark = Mark::of(self.pressure);
-        pause(self.effort.window, self.stop)?;
-        Ok(mark.rate(self.pressure))
-    }
 }
 
 /// What counts of these ratios.
@@ -340,42 +313,8 @@ fn counted(sieve: Sieve, watch: &mut Watch) -> Vec<f64> {
 
 /// Pairs that may be measured at one level besides, for those that were put aside.
 const AGAIN: usize = 6;
-/// Before the first look at a reporter: so many times as long as after each turn of the dial.
-const WARM_UP: u32 = 8;
-/// Windows beside a workload that is not stopped, short enough to fall between its bursts.
-const BESIDE_WINDOW: Duration = Duration::from_millis(3);
-/// So many, by the time that there is: enough for some ratios, and no more than tells something.
-const BESIDE_WINDOWS: (u128, u128) = (64, 320);
-
-/// A kernel's counters at a moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
-    work: u64,
-    cpu: Duration,
-    at: Instant,
-}
-
-impl Mark {
-    /// Now.
-    pub(crate) fn of(kernel: &Running) -> Mark {
-        Mark { work: kernel.work(), cpu: kernel.cpu_time(), at: Instant::now() }
-    }
-
-    /// Time since then.
-    pub(crate) fn age(self) -> Duration {
-        self.at.elapsed()
-    }
-
-    /// Work by time since then. A kernel that never waits is judged by its CPU time: what the
-    /// measurement itself takes of the CPU is not the workload's doing.
-    pub(crate) fn rate(self, kernel: &Running) -> f64 {
-        let now = Mark::of(kernel);
-        let (wall, cpu) = ((now.at - self.at).as_secs_f64(), now.cpu.saturating_sub(self.cpu));
-        let ran = cpu.as_secs_f64();
-        let spent = if ran > 0.3 * wall { ran } else { wall };
-        now.work.wrapping_sub(self.work) as f64 / spent.max(1e-9)
-    }
-}
+/// Pairs that are measured at a time where the answer is not known well enough: each time begins with a quiet window.
+const REFINED: usize = 3;
 
 #[cfg(test)]
 mod tests;

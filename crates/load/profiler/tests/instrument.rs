@@ -17,6 +17,7 @@ const SHORT: Effort = Effort {
     settle: Duration::from_millis(1),
     grid: &[50.0],
     pairs: 2,
+    listens: 2,
     resolution: 50.0,
     budget: Duration::from_millis(200),
 };
@@ -36,6 +37,7 @@ fn options(only: &[Resource], seats: Seats) -> ProfileOptions {
         quick: false,
         threshold: 0.95,
         effort: Some(SHORT),
+        within: None,
         yardsticks: true,
         witnesses: true,
         seats,

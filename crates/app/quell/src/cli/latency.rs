@@ -1,9 +1,10 @@
-//! A service of Quell's own under open-loop load, as a workload: its speed is the inverse of its tail.
+//! A service under open-loop load, as a workload: its speed is the inverse of its tail, or the work that it does by
+//! its CPU time.
 
 use super::wire::Wire;
 use anyhow::Context as _;
 use quell_pressure::{Bound, Stop, bind_all, spawn_bound};
-use quell_profiler::{Metric, ProfileError, Seats, Speed, Subject};
+use quell_profiler::{Group, Metric, ProfileError, Seats, Speed, Subject};
 use quell_service::{
     Bench, Controls, Extent, KeyValueMix, LoadPlan, PeakPlan, Profile, RunReport, SearchParams,
     ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Target,
@@ -43,7 +44,9 @@ pub(crate) struct ServiceArgs {
     /// A service's load, in requests per second.
     #[arg(long, value_name = "QPS", default_value_t = USUAL_QPS)]
     rate: f64,
-    /// A service's objective for the 95th percentile: below it, it counts as undisturbed.
+    /// A service's objective for the 95th percentile: it is judged by that, and undisturbed below it. Without one it is
+    /// judged by its requests for the same CPU time, and by the time that one takes where it waits for a
+    /// link or a disk.
     #[arg(long, value_name = "MS")]
     slo_ms: Option<f64>,
 }
@@ -54,6 +57,8 @@ pub(crate) struct Loaded {
     name: &'static str,
     qps: f64,
     slo_ms: Option<f64>,
+    /// Whether its speed is the work that it does, not its tail.
+    by_work: bool,
     seed: u64,
     stop: Stop,
     /// A server that is not the bench's own; dropped after it.
@@ -72,6 +77,11 @@ const PATIENCE: usize = 4;
 const READY: Duration = Duration::from_secs(10);
 
 impl ServiceArgs {
+    /// Whether an objective is given.
+    pub(crate) fn has_objective(&self) -> bool {
+        self.slo_ms.is_some()
+    }
+
     /// Starts the service, to be loaded and judged like this.
     pub(crate) fn open(
         &self,
@@ -81,6 +91,17 @@ impl ServiceArgs {
     ) -> anyhow::Result<Loaded> {
         let loaded = open(service, seats, None, stop)?;
         Ok(Loaded { qps: self.rate, slo_ms: self.slo_ms, ..loaded })
+    }
+
+    /// The same; without an objective it is judged by the work that it does (B-6: throughput, or a constraint on its
+    /// latency).
+    pub(crate) fn open_by_work(
+        &self,
+        service: Service,
+        seats: &Seats,
+        stop: &Stop,
+    ) -> anyhow::Result<Loaded> {
+        Ok(Loaded { by_work: self.slo_ms.is_none(), ..self.open(service, seats, stop)? })
     }
 }
 
@@ -105,7 +126,8 @@ pub(super) fn open(
     bind_all(&seats.pressure)?;
     let (bench, server) = opened.with_context(|| format!("cannot start {name}"))?;
     let stop = stop.clone();
-    Ok(Loaded { bench, name, qps: USUAL_QPS, slo_ms: None, seed: 1, stop, server })
+    let by_work = false;
+    Ok(Loaded { bench, name, qps: USUAL_QPS, slo_ms: None, by_work, seed: 1, stop, server })
 }
 
 fn embedded(spec: ServiceSpec, seats: &Seats, wire: Option<&Wire>) -> anyhow::Result<Bench> {
@@ -184,13 +206,30 @@ impl Loaded {
     /// The 95th percentile over a window, in ms. A window in which nothing was answered is looked at
     /// again: what an overload left behind is worked off meanwhile.
     pub(crate) fn p95_ms(&mut self, length: Duration) -> Result<f64, ProfileError> {
+        Ok(self.answering(length)?.sojourn.p95_ms)
+    }
+
+    fn answering(&mut self, length: Duration) -> Result<RunReport, ProfileError> {
         for _ in 0..PATIENCE {
             let run = self.window(length)?;
             if run.answered > 0 {
-                return Ok(run.sojourn.p95_ms);
+                return Ok(run);
             }
         }
         Err(ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps })
+    }
+
+    /// Requests by the CPU time that they took; and by wall time what the service says that a request took, or the
+    /// median where it does not: the client may share its CPU with the pressure.
+    fn work(&mut self, length: Duration) -> Result<Speed, ProfileError> {
+        let before = self.cpu_time();
+        let run = self.answering(length)?;
+        let used = self.cpu_time().zip(before).and_then(|(now, then)| now.checked_sub(then));
+        // Those of the warm-up took CPU time, too.
+        let requests = (run.answered + run.warmup_requests) as f64;
+        let by_cpu = used.filter(|used| !used.is_zero()).map(|used| requests / used.as_secs_f64());
+        let took_ms = run.service.map_or(run.sojourn.p50_ms, |service| service.mean_ms);
+        Ok(Speed { by_wall: inverse(took_ms), by_cpu })
     }
 
     /// One run under load.
@@ -225,6 +264,11 @@ impl Loaded {
     }
 }
 
+/// Of a latency: one by ms.
+fn inverse(ms: f64) -> f64 {
+    1.0 / ms.max(1e-6)
+}
+
 /// Ends what runs when somebody asks, until all is over.
 fn heed(stop: &Stop, running: &Mutex<Controls>, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
@@ -241,12 +285,19 @@ impl Subject for Loaded {
     }
 
     fn metric(&self) -> Metric {
-        Metric::InverseLatency
+        if self.by_work { Metric::Requests } else { Metric::InverseLatency }
     }
 
     fn speed(&mut self, length: Duration) -> Result<Speed, ProfileError> {
+        if self.by_work {
+            return self.work(length);
+        }
         let p95 = self.p95_ms(length)?.max(self.slo_ms.unwrap_or(0.0));
-        Ok(Speed { by_wall: 1.0 / p95.max(1e-6), by_cpu: None })
+        Ok(Speed { by_wall: inverse(p95), by_cpu: None })
+    }
+
+    fn cpu_time(&self) -> Option<Duration> {
+        Group::Process(self.pid().ok()?).cpu_time()
     }
 
     fn least_window(&self) -> Duration {

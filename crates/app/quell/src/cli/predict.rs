@@ -84,7 +84,7 @@ struct Predicted {
 /// The length of a check's windows.
 const WINDOW: Duration = Duration::from_millis(40);
 /// How long all passes together profile a program on one resource at most.
-const PROFILING: Duration = Duration::from_secs(9);
+const PROFILING: Duration = Duration::from_secs(13);
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.check {
@@ -157,11 +157,13 @@ fn checked(args: &Args, list: &PathBuf) -> anyhow::Result<()> {
         only,
         quick: false,
         threshold: 0.95,
+        within: None,
         effort: Some(Effort {
             window: WINDOW,
             settle: Duration::from_millis(10),
             grid: &[50.0],
             pairs: rounds_in_a_pass(args.rounds, args.passes),
+            listens: rounds_in_a_pass(args.rounds, args.passes),
             resolution: 100.0,
             budget: PROFILING / args.passes as u32,
         }),

@@ -97,15 +97,28 @@ const SETTLE: Duration = Duration::from_secs(2);
 const QUICK_SETTLE: Duration = Duration::from_millis(300);
 /// The longest run of a command that is repeated.
 const LONGEST_RUN: Duration = Duration::from_secs(10);
+/// A quick profile ends within this, a full one within that: time for the last window is left.
+const QUICK_WITHIN: Duration = Duration::from_millis(4300);
+const WITHIN: Duration = Duration::from_secs(57);
 /// The tail of a service needs windows with requests enough.
 const FOR_TAILS: Effort = Effort {
     window: Duration::from_millis(600),
     settle: Duration::from_millis(50),
     grid: &[],
     pairs: 3,
+    listens: 2,
     resolution: 15.0,
-    budget: Duration::from_secs(8),
+    budget: Duration::from_secs(12),
 };
+/// Its work shows in shorter ones.
+const FOR_WORK: Effort = Effort {
+    window: Duration::from_millis(200),
+    settle: Duration::from_millis(10),
+    listens: 3,
+    ..FOR_TAILS
+};
+/// The shortest ones.
+const FOR_WORK_QUICK: Effort = Effort { window: Duration::from_millis(60), listens: 2, ..FOR_WORK };
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(what) = &args.kept {
@@ -126,6 +139,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     measure::write_json(args.json.as_deref(), &found)
 }
 
+impl Args {
+    fn effort_for_service(&self) -> Effort {
+        match (self.load.has_objective(), self.quick) {
+            (true, _) => FOR_TAILS,
+            (false, false) => FOR_WORK,
+            (false, true) => FOR_WORK_QUICK,
+        }
+    }
+
+    /// What predictions need takes as long as it takes.
+    fn within(&self) -> Option<Duration> {
+        let whole = if self.quick { QUICK_WITHIN } else { WITHIN };
+        (!self.yardsticks).then_some(whole)
+    }
+}
+
 fn measured(args: &Args) -> anyhow::Result<Profile> {
     let begun = Instant::now();
     let (stop, topology) = measure::begin()?;
@@ -135,7 +164,8 @@ fn measured(args: &Args) -> anyhow::Result<Profile> {
         only: args.measure.only.clone(),
         quick: args.quick,
         threshold: args.threshold,
-        effort: args.who.service.map(|_| FOR_TAILS),
+        effort: args.who.service.map(|_| args.effort_for_service()),
+        within: args.within(),
         yardsticks: args.yardsticks,
         witnesses: args.yardsticks,
         seats,
@@ -156,7 +186,7 @@ fn at_the_desk(
         let mut subject = subject(args, options, topology, stop)?;
         return Ok(profile(subject.as_mut(), options, topology, stop, begun, &mut tell)?);
     };
-    let mut loaded = args.load.open(service, &options.seats, stop)?;
+    let mut loaded = args.load.open_by_work(service, &options.seats, stop)?;
     let mut found = profile(&mut loaded, options, topology, stop, begun, &mut tell)?;
     let model = if args.quick && args.peak.is_none() {
         Err("a quick profile leaves it out, unless --peak is given".to_owned())

@@ -40,8 +40,9 @@ const EFFORT: Effort = Effort {
     settle: Duration::from_millis(10),
     grid: &[],
     pairs: 6,
+    listens: 6,
     resolution: 100.0,
-    budget: Duration::from_secs(3),
+    budget: Duration::from_millis(4500),
 };
 /// Of what a core has for itself: what shows in a program that shares the core by time.
 const PRIVATE: [Resource; 4] =
@@ -123,6 +124,7 @@ impl Bench<'_> {
             quick: false,
             threshold: 0.95,
             effort: Some(EFFORT),
+            within: None,
             yardsticks: false,
             witnesses: false,
             seats,

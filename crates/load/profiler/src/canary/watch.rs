@@ -175,6 +175,11 @@ impl Watch {
         self.seen.kept_windows += count(kept);
     }
 
+    /// Windows so far that count although they were disturbed.
+    pub(crate) fn kept_windows(&self) -> u32 {
+        self.seen.kept_windows
+    }
+
     /// What was seen so far.
     pub(crate) fn seen(&self) -> Watched {
         Watched { steal_percent: self.percent_since(self.begun), ..self.seen.clone() }

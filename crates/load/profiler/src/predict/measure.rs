@@ -188,6 +188,7 @@ mod tests {
             only: vec![Resource::Integer],
             quick: true,
             threshold: 0.95,
+            within: None,
             effort: None,
             yardsticks: false,
             witnesses: false,

@@ -1,6 +1,7 @@
 //! `quell profile`: what a workload tolerates and what it causes, one number a resource (B-6).
 
 mod class;
+mod course;
 mod report;
 mod scope;
 mod witness;
@@ -12,13 +13,13 @@ pub use scope::{QUICK, scope};
 pub use witness::Witness;
 pub use yardstick::yardstick;
 
+use course::Course;
 use yardstick::watched;
 
 use crate::canary::Watch;
-use crate::curve::{Curve, Level, tolerated};
-use crate::desk::ready;
+use crate::curve::{Curve, Level};
 use crate::stats::{Estimate, estimate};
-use crate::trial::{Effort, Found, Trial};
+use crate::trial::{Effort, Found};
 use crate::{Machine, ProfileError, Seats, Subject};
 use quell_pressure::{Options, Resource, Stop};
 use quell_types::Topology;
@@ -36,6 +37,9 @@ pub struct ProfileOptions {
     pub threshold: f64,
     /// How thoroughly; none: as full or quick profiles are.
     pub effort: Option<Effort>,
+    /// How long after the beginning all ends: the resources share that, and what is left is for those of which least
+    /// is known. None has more than its effort says. None: each as its effort says, once.
+    pub within: Option<Duration>,
     /// Whether the kernels' own curves are measured too, which predictions need.
     pub yardsticks: bool,
     /// Whether witnesses stand beside the workload, which predictions need; for yardsticks beside the
@@ -53,6 +57,9 @@ const LONGEST: Duration = Duration::from_secs(600);
 const QUICK_REGION: u64 = 256 << 20;
 /// Pressure on storage and network wants longer windows: their queues are long.
 const SLOW_WINDOW: Duration = Duration::from_millis(150);
+
+/// Yardsticks take time, too: then a resource has no more than this.
+const BESIDE_YARDSTICKS: Duration = Duration::from_millis(5500);
 
 /// Profiles a workload. `begun` is when the caller began, so that its own preparations count.
 /// Called at the desk ([`crate::at_desk`]). `tell` hears each resource when it is done.
@@ -74,23 +81,11 @@ pub fn profile(
     }
     let (resources, absent) = scope(options, topology);
     let mut profile = Profile::new(subject, options, Machine::of(topology), absent);
-    let mut watch = watch(subject, options, topology);
-    for resource in resources {
-        match one(subject, options, resource, topology, &mut watch, stop) {
-            Ok((found, notes)) => {
-                profile.add(resource, &found, options.threshold, notes);
-                if options.yardsticks && subject.can_rest() {
-                    subject.rest()?;
-                    profile.measure_by(resource, options, topology, &mut watch, stop)?;
-                }
-            }
-            Err(ProfileError::Resource { source, .. }) => {
-                profile.absent.insert(resource, source.to_string());
-            }
-            Err(e) => return Err(e),
-        }
-        tell(resource, &profile);
-    }
+    let watch = watch(subject, options, topology);
+    let mut course = Course { subject, options, topology, stop, watch };
+    let founds = course.through(&resources, begun, &mut profile, tell)?;
+    founds.iter().for_each(|(resource, found)| profile.tell_of(*resource, found));
+    let Course { subject, mut watch, .. } = course;
     if options.witnesses {
         profile.hear(subject, options, topology, &mut watch, stop)?;
     }
@@ -106,23 +101,6 @@ fn watch(subject: &dyn Subject, options: &ProfileOptions, topology: &Topology) -
     if subject.can_rest() { Watch::over(&options.seats, topology) } else { Watch::off() }
 }
 
-fn one(
-    subject: &mut dyn Subject,
-    options: &ProfileOptions,
-    resource: Resource,
-    topology: &Topology,
-    watch: &mut Watch,
-    stop: &Stop,
-) -> Result<(Found, Vec<String>), ProfileError> {
-    let running = ready(&kernel(options, resource), topology, stop)?;
-    let effort = options.effort.unwrap_or_else(|| effort(options.quick, resource));
-    let threshold = options.threshold;
-    let mut trial = Trial { subject, pressure: &running, resource, effort, threshold, stop };
-    let found = trial.run(watch)?;
-    let ended = running.finish().map_err(|source| ProfileError::Resource { resource, source })?;
-    Ok((found, ended.notes))
-}
-
 /// The kernel on a resource, on the pressure's CPUs.
 fn kernel(options: &ProfileOptions, resource: Resource) -> Options {
     let mut pressure = options.pressure.clone();
@@ -135,14 +113,15 @@ fn kernel(options: &ProfileOptions, resource: Resource) -> Options {
     pressure
 }
 
-fn effort(quick: bool, resource: Resource) -> Effort {
-    let effort = if quick { Effort::QUICK } else { Effort::FULL };
-    match resource {
-        Resource::StorageBandwidth | Resource::NetworkBandwidth if !quick => {
-            Effort { window: SLOW_WINDOW, ..effort }
-        }
-        _ => effort,
+fn effort(options: &ProfileOptions, resource: Resource) -> Effort {
+    let mut effort = if options.quick { Effort::QUICK } else { Effort::FULL };
+    if resource.makes_wait() && !options.quick {
+        effort.window = SLOW_WINDOW;
     }
+    if options.yardsticks {
+        effort.budget = effort.budget.min(BESIDE_YARDSTICKS);
+    }
+    effort
 }
 
 impl Profile {
@@ -169,19 +148,31 @@ impl Profile {
     }
 
     fn add(&mut self, resource: Resource, found: &Found, threshold: f64, notes: Vec<String>) {
-        self.tolerated.insert(resource, tolerated(&found.levels, threshold));
+        self.tolerated.insert(resource, found.tolerated(threshold));
         if let Some(kept) = estimate(&found.reporter) {
             self.caused.insert(resource, lost(kept));
         }
         let mut levels = found.levels.clone();
         levels.sort_by(|a, b| a.percent.total_cmp(&b.percent));
         self.curves.insert(resource, points(&levels));
-        let notes = notes.into_iter().map(|note| format!("{resource}: {note}"));
-        self.notes.extend(notes);
-        let why = found.no_reporter.iter().map(|why| format!("{resource}: {why}"));
-        self.notes.extend(why);
+        notes.iter().for_each(|note| self.note(resource, note));
+    }
+
+    /// What a reader should know of how it was found.
+    fn tell_of(&mut self, resource: Resource, found: &Found) {
+        if let Some(why) = &found.no_reporter {
+            self.note(resource, why);
+        }
         if found.cut_short {
-            self.notes.push(format!("{resource}: the time was up before the search ended"));
+            self.note(resource, "the time was up before the search ended");
+        }
+    }
+
+    /// Once.
+    fn note(&mut self, resource: Resource, note: &str) {
+        let note = format!("{resource}: {note}");
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
         }
     }
 

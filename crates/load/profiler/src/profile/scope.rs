@@ -106,6 +106,7 @@ mod tests {
             quick: false,
             threshold: 0.95,
             effort: None,
+            within: None,
             yardsticks: false,
             witnesses: false,
             seats: Seats { workload, pressure, same_core },

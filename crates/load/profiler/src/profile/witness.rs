@@ -19,6 +19,7 @@ use quell_types::{CpuSet, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A program that is hurt in a way of its own.
 #[derive(
@@ -123,7 +124,15 @@ fn beside_kernel(
             let subject: &mut dyn Subject = victim;
             // Levels are not searched, so there is nothing to keep.
             let (effort, threshold) = (EFFORT, 1.0);
-            let mut trial = Trial { subject, pressure, resource, effort, threshold, stop };
+            let mut trial = Trial {
+                subject,
+                pressure,
+                resource,
+                effort,
+                threshold,
+                stop,
+                kept: Duration::ZERO,
+            };
             let levels = trial.levels(LEVELS);
             victim.rest()?;
             levels

@@ -18,6 +18,7 @@ pub(super) const EFFORT: Effort = Effort {
     settle: Duration::from_millis(8),
     grid: LEVELS,
     pairs: 5,
+    listens: 0,
     resolution: 100.0,
     budget: Duration::from_secs(3),
 };
@@ -79,6 +80,7 @@ pub(super) fn watched(
             effort: EFFORT,
             threshold: 0.95,
             stop,
+            kept: Duration::ZERO,
         };
         let levels = trial.levels(LEVELS);
         subject.running.mute();

@@ -41,23 +41,23 @@ pub fn half_effect(pairs: &[(f64, f64)]) -> Option<f64> {
 }
 
 /// The nearest values (by squares) that never rise: more pressure does not make faster, so where
-/// measured numbers say so it is noise (pool adjacent violators). Equal weights.
+/// measured numbers say so it is noise (pool adjacent violators). Each value counts by its weight, above 0.
 #[must_use]
-pub fn falling(values: &[f64]) -> Vec<f64> {
-    let mut pools: Vec<(f64, usize)> = Vec::new();
-    for &value in values {
-        let mut pool = (value, 1);
-        while let Some(&(before, count)) = pools.last() {
+pub fn falling(values: &[(f64, f64)]) -> Vec<f64> {
+    let mut pools: Vec<(f64, f64, usize)> = Vec::new();
+    for &(value, weight) in values {
+        let mut pool = (value, weight, 1);
+        while let Some(&(before, heavy, count)) = pools.last() {
             if before >= pool.0 {
                 break;
             }
             pools.pop();
-            let all = count + pool.1;
-            pool = ((before * count as f64 + pool.0 * pool.1 as f64) / all as f64, all);
+            let all = heavy + pool.1;
+            pool = ((before * heavy + pool.0 * pool.1) / all, all, count + pool.2);
         }
         pools.push(pool);
     }
-    pools.into_iter().flat_map(|(value, count)| std::iter::repeat_n(value, count)).collect()
+    pools.into_iter().flat_map(|(value, _, count)| std::iter::repeat_n(value, count)).collect()
 }
 
 #[cfg(test)]
@@ -98,21 +98,28 @@ mod tests {
 
     #[test]
     fn rises_are_evened_out() {
-        let curve = falling(&[1.0, 0.8, 0.9, 0.5]);
+        let alike = |values: &[f64]| values.iter().map(|v| (*v, 1.0)).collect::<Vec<_>>();
+        let curve = falling(&alike(&[1.0, 0.8, 0.9, 0.5]));
         let near = |(a, b): (&f64, f64)| (a - b).abs() < 1e-12;
         assert!(curve.iter().zip([1.0, 0.85, 0.85, 0.5]).all(near), "{curve:?}");
-        assert_eq!(falling(&[1.0, 2.0, 3.0]), [2.0; 3]);
+        assert_eq!(falling(&alike(&[1.0, 2.0, 3.0])), [2.0; 3]);
+        assert_eq!(
+            falling(&[(0.5, 1.0), (1.0, 3.0)]),
+            [0.875; 2],
+            "who was measured more often counts more"
+        );
         assert!(falling(&[]).is_empty());
     }
 
     proptest! {
         #[test]
-        fn never_rises_and_keeps_the_mean(values in proptest::collection::vec(0.0f64..2.0, 1..20)) {
+        fn never_rises_and_keeps_the_mean(values in proptest::collection::vec((0.0f64..2.0, 0.5f64..9.0), 1..20)) {
             let curve = falling(&values);
             prop_assert!(curve.windows(2).all(|pair| pair[0] >= pair[1]));
-            let sum = |v: &[f64]| v.iter().sum::<f64>();
-            prop_assert!((sum(&curve) - sum(&values)).abs() < 1e-9);
-            prop_assert_eq!(falling(&curve), curve.clone(), "what falls stays");
+            let after: Vec<(f64, f64)> = curve.iter().zip(&values).map(|(v, (_, weight))| (*v, *weight)).collect();
+            let sum = |v: &[(f64, f64)]| v.iter().map(|(value, weight)| value * weight).sum::<f64>();
+            prop_assert!((sum(&after) - sum(&values)).abs() < 1e-9);
+            prop_assert_eq!(falling(&after), curve, "what falls stays");
         }
 
         #[test]

@@ -54,6 +54,7 @@ const NO_TIME: Effort = Effort {
     settle: Duration::ZERO,
     grid: &[],
     pairs: 4,
+    listens: 4,
     resolution: 50.0,
     budget: Duration::from_secs(60),
 };
@@ -74,8 +75,15 @@ fn tried<T>(
     options.cpus = allowed_cpus().unwrap().first(1);
     let pressure = arm(&options, &Topology::default(), &stop).unwrap().start();
     let subject: &mut dyn Subject = &mut subject;
-    let mut trial =
-        Trial { subject, pressure: &pressure, resource, effort, threshold: 0.95, stop: &stop };
+    let mut trial = Trial {
+        subject,
+        pressure: &pressure,
+        resource,
+        effort,
+        threshold: 0.95,
+        stop: &stop,
+        kept: Duration::ZERO,
+    };
     let found = run(&mut trial, Instant::now() + effort.budget, &mut watch);
     (found, watch.seen())
 }
@@ -136,4 +144,44 @@ fn pairs_of_the_grid_are_filled_up() {
         assert!(level.ratios.len() >= 4);
         assert!(kept > 0 || level.ratios.iter().all(|ratio| *ratio == 1.0), "{:?}", level.ratios);
     }
+}
+
+#[test]
+fn what_is_not_known_well_is_measured_until_it_is() {
+    let unclear = || Found {
+        levels: vec![Level { percent: 100.0, ratios: vec![0.8, 1.0] }],
+        ..Found::default()
+    };
+    let refined = |time: Duration| {
+        let run = |trial: &mut Trial<'_>, _: Instant, watch: &mut Watch| {
+            let mut found = unclear();
+            trial.refine(&mut found, Instant::now() + time, watch).unwrap();
+            found
+        };
+        tried(0, NO_TIME, run).0
+    };
+    assert_eq!(refined(Duration::ZERO), unclear(), "no time");
+    let found = refined(Duration::from_secs(60));
+    assert!(unclear().tolerated(0.95).width() > NO_TIME.resolution);
+    assert!(found.tolerated(0.95).width() <= NO_TIME.resolution, "{found:?}");
+    assert!(found.levels[0].ratios.len() > 2 && found.levels.len() == 1, "{found:?}");
+}
+
+#[test]
+fn a_search_leaves_the_reporter_its_time() {
+    let (longer, _) = tried(0, NO_TIME, |trial, end, _| {
+        let free = trial.is_up(end);
+        trial.kept = trial.listening_takes(Duration::from_secs(20));
+        (free, trial.is_up(end))
+    });
+    assert_eq!(longer, (false, true), "four turns of twenty seconds are more than a minute");
+}
+
+#[test]
+fn a_whole_trial_of_what_loses_nothing() {
+    let (found, seen) = tried(0, NO_TIME, |trial, _, watch| trial.run(watch).unwrap());
+    assert_eq!(found.tolerated(0.95).value, 100.0, "{found:?}");
+    assert!(!found.disturbed && !found.cut_short && seen.kept_windows == 0, "{found:?}");
+    let (found, _) = tried(u32::MAX, NO_TIME, |trial, _, watch| trial.run(watch).unwrap());
+    assert!(found.disturbed, "the host never settles: {found:?}");
 }

@@ -71,6 +71,7 @@ fn one(
             } else {
                 options.rounds.min(MOST_OF_TAILS)
             },
+            listens: 0,
             resolution: 100.0,
             budget: Duration::from_secs(60),
         };
@@ -78,8 +79,15 @@ fn one(
             true => Watch::over(&options.seats, topology),
             false => Watch::off(),
         };
-        let mut trial =
-            Trial { subject, pressure: &pressure, resource, effort, threshold: 0.95, stop };
+        let mut trial = Trial {
+            subject,
+            pressure: &pressure,
+            resource,
+            effort,
+            threshold: 0.95,
+            stop,
+            kept: Duration::ZERO,
+        };
         let levels = trial.levels_watched(LEVELS, options.patience, &mut watch)?;
         let point = |level: &crate::Level| {
             let speed_frac = estimate(&level.ratios)?;

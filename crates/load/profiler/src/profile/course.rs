@@ -1,0 +1,181 @@
+//! A profile's resources one after the other, and once more those of which least is known.
+//!
+//! ```text
+//! first:  each resource, in an even part of what is left of FIRST of the time
+//! again:  while there is time for one: whoever was disturbed by the host, then the widest interval of what is
+//!         tolerated, if it is wider than the resolution; nobody twice
+//! both together; of two one of which was disturbed the other (`trial/found.rs`)
+//! ```
+//!
+//! What a host does in one minute it often does not do in the next, so the second look comes after all the others.
+
+use super::{Profile, ProfileOptions, effort, kernel};
+use crate::canary::Watch;
+use crate::desk::ready;
+use crate::trial::{Found, Trial};
+use crate::{ProfileError, Subject};
+use quell_pressure::{Resource, Stop};
+use quell_types::Topology;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Of the time of a full profile; a quick one has no more than one look at each.
+const FIRST: f64 = 0.8;
+
+/// Who is measured, and with what.
+pub(super) struct Course<'a> {
+    pub(super) subject: &'a mut dyn Subject,
+    pub(super) options: &'a ProfileOptions,
+    pub(super) topology: &'a Topology,
+    pub(super) stop: &'a Stop,
+    pub(super) watch: Watch,
+}
+
+type Founds = BTreeMap<Resource, Found>;
+type Tell<'a> = dyn FnMut(Resource, &Profile) + 'a;
+
+impl Course<'_> {
+    /// All of these, into the profile.
+    pub(super) fn through(
+        &mut self,
+        resources: &[Resource],
+        begun: Instant,
+        profile: &mut Profile,
+        tell: &mut Tell<'_>,
+    ) -> Result<Founds, ProfileError> {
+        let mut founds = Founds::new();
+        let first = if self.options.quick { 1.0 } else { FIRST };
+        let end = self.options.within.map(|within| begun + within.mul_f64(first));
+        for (at, &resource) in resources.iter().enumerate() {
+            let until = end.map(|end| even_part(Instant::now(), end, resources.len() - at));
+            match self.one(resource, until) {
+                Ok((found, notes)) => {
+                    profile.add(resource, &found, self.options.threshold, notes);
+                    founds.insert(resource, found);
+                    self.yardstick(resource, profile)?;
+                }
+                Err(ProfileError::Resource { source, .. }) => {
+                    profile.absent.insert(resource, source.to_string());
+                }
+                Err(e) => return Err(e),
+            }
+            tell(resource, profile);
+        }
+        if let Some(within) = self.options.within {
+            let least = within.mul_f64(first) / count(2 * resources.len());
+            self.again(&mut founds, begun + within, least, profile, tell)?;
+        }
+        Ok(founds)
+    }
+
+    /// Once more while there is time for one of at least such a length.
+    fn again(
+        &mut self,
+        founds: &mut Founds,
+        end: Instant,
+        least: Duration,
+        profile: &mut Profile,
+        tell: &mut Tell<'_>,
+    ) -> Result<(), ProfileError> {
+        let mut done = BTreeSet::new();
+        loop {
+            let (now, wanting) = (Instant::now(), self.least_known(founds, &done));
+            let affordable =
+                end.saturating_duration_since(now).as_nanos() / least.as_nanos().max(1);
+            let Some(&resource) = wanting.first().filter(|_| affordable > 0) else { return Ok(()) };
+            let parts = wanting.len().min(usize::try_from(affordable).unwrap_or(usize::MAX));
+            let (found, notes) = self.one(resource, Some(even_part(now, end, parts)))?;
+            let both = founds.remove(&resource).unwrap_or_default().and(found);
+            profile.add(resource, &both, self.options.threshold, notes);
+            founds.insert(resource, both);
+            done.insert(resource);
+            tell(resource, profile);
+        }
+    }
+
+    fn least_known(&self, founds: &Founds, done: &BTreeSet<Resource>) -> Vec<Resource> {
+        let left = founds.iter().filter(|(resource, _)| !done.contains(resource));
+        let known = left.map(|(&resource, found)| {
+            let effort = self.options.effort.unwrap_or_else(|| effort(self.options, resource));
+            let width = found.tolerated(self.options.threshold).width();
+            (resource, found.disturbed, width - effort.resolution)
+        });
+        in_order(known.collect())
+    }
+
+    fn one(
+        &mut self,
+        resource: Resource,
+        until: Option<Instant>,
+    ) -> Result<(Found, Vec<String>), ProfileError> {
+        let running = ready(&kernel(self.options, resource), self.topology, self.stop)?;
+        let mut effort = self.options.effort.unwrap_or_else(|| effort(self.options, resource));
+        if let Some(until) = until {
+            effort.budget = effort.budget.min(until.saturating_duration_since(Instant::now()));
+        }
+        let mut trial = Trial {
+            subject: &mut *self.subject,
+            pressure: &running,
+            resource,
+            effort,
+            threshold: self.options.threshold,
+            stop: self.stop,
+            kept: Duration::ZERO,
+        };
+        let found = trial.run(&mut self.watch)?;
+        let ended =
+            running.finish().map_err(|source| ProfileError::Resource { resource, source })?;
+        Ok((found, ended.notes))
+    }
+
+    fn yardstick(&mut self, resource: Resource, profile: &mut Profile) -> Result<(), ProfileError> {
+        if !self.options.yardsticks || !self.subject.can_rest() {
+            return Ok(());
+        }
+        self.subject.rest()?;
+        profile.measure_by(resource, self.options, self.topology, &mut self.watch, self.stop)
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n.max(1)).unwrap_or(u32::MAX)
+}
+
+/// When the first of so many has to end so that each has as long until `end`.
+fn even_part(now: Instant, end: Instant, left: usize) -> Instant {
+    now + end.saturating_duration_since(now) / count(left)
+}
+
+/// Of (who, whether disturbed, by how much wider than wanted) those that are to be measured once more, the worst first.
+fn in_order(mut known: Vec<(Resource, bool, f64)>) -> Vec<Resource> {
+    known.retain(|(_, disturbed, wider)| *disturbed || *wider > 0.0);
+    known.sort_by(|a, b| b.1.cmp(&a.1).then(b.2.total_cmp(&a.2)));
+    known.into_iter().map(|(resource, ..)| resource).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_an_even_part_of_what_is_left() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        for (left, part) in [(6, 10), (1, 60), (0, 60)] {
+            assert_eq!(even_part(now, now + 60 * second, left), now + part * second, "{left}");
+        }
+        assert_eq!(even_part(now + second, now, 3), now + second, "who is late has no time");
+    }
+
+    #[test]
+    fn the_least_known_come_first() {
+        use Resource::{LlcBandwidth, LlcCapacity, PageFaults, PowerVirus};
+        let known = vec![
+            (LlcCapacity, false, 12.0),
+            (LlcBandwidth, false, -5.0),
+            (PageFaults, true, -5.0),
+            (PowerVirus, false, 50.0),
+        ];
+        assert_eq!(in_order(known), [PageFaults, PowerVirus, LlcCapacity]);
+        assert!(in_order(Vec::new()).is_empty());
+    }
+}

@@ -1,0 +1,84 @@
+//! What a trial found, and two trials of the same together.
+
+use crate::curve::{Level, tolerated};
+use crate::stats::Estimate;
+
+/// What was found of one resource.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// The workload's speed, level by level.
+    pub levels: Vec<Level>,
+    /// The reporter's rate beside the workload over its rate beside nothing; empty where the
+    /// workload must not be stopped.
+    pub reporter: Vec<f64>,
+    /// Whether the search ended before its end.
+    pub cut_short: bool,
+    /// Whether the host disturbed something that counts.
+    pub disturbed: bool,
+    /// Why there is no reporter, if it was tried.
+    pub no_reporter: Option<String>,
+}
+
+impl Found {
+    /// The highest intensity at which `threshold` of the speed was kept.
+    #[must_use]
+    pub fn tolerated(&self, threshold: f64) -> Estimate {
+        tolerated(&self.levels, threshold)
+    }
+
+    /// Both together; of two one of which was disturbed the other.
+    #[must_use]
+    pub fn and(mut self, other: Found) -> Found {
+        match (self.disturbed, other.disturbed) {
+            (true, false) => return other,
+            (false, true) => return self,
+            _ => {}
+        }
+        for level in other.levels {
+            let same = self.levels.iter_mut().find(|l| (l.percent - level.percent).abs() < 1e-9);
+            match same {
+                Some(same) => same.ratios.extend(level.ratios),
+                None => self.levels.push(level),
+            }
+        }
+        self.reporter.extend(other.reporter);
+        self.cut_short &= other.cut_short;
+        self.no_reporter = self.no_reporter.or(other.no_reporter);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(levels: &[(f64, f64)], disturbed: bool) -> Found {
+        let level =
+            |(percent, ratio): &(f64, f64)| Level { percent: *percent, ratios: vec![*ratio; 2] };
+        Found {
+            levels: levels.iter().map(level).collect(),
+            reporter: vec![0.9],
+            cut_short: true,
+            disturbed,
+            no_reporter: None,
+        }
+    }
+
+    #[test]
+    fn two_of_a_kind_are_put_together() {
+        let (first, second) =
+            (found(&[(100.0, 0.9)], false), found(&[(50.0, 1.0), (100.0, 1.0)], false));
+        let both = first.and(Found { cut_short: false, ..second });
+        assert_eq!(both.levels[0].ratios, [0.9, 0.9, 1.0, 1.0]);
+        assert_eq!((both.levels.len(), both.reporter.len(), both.cut_short), (2, 2, false));
+        assert_eq!(both.tolerated(0.95).value, 100.0, "the middle of all is at the threshold");
+    }
+
+    #[test]
+    fn what_was_not_disturbed_counts_alone() {
+        let (calm, rough) = (found(&[(100.0, 1.0)], false), found(&[(100.0, 0.6)], true));
+        assert_eq!(rough.clone().and(calm.clone()), calm);
+        assert_eq!(calm.clone().and(rough.clone()), calm);
+        assert_eq!(rough.clone().and(rough).levels[0].ratios, [0.6; 4], "better than nothing");
+    }
+}
