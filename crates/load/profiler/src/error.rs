@@ -126,7 +126,7 @@ pub enum ProfileError {
 
 impl ProfileError {
     /// Something about a subject that the kernel refused.
-    pub(crate) fn subject(what: impl Into<String>, source: io::Error) -> ProfileError {
+    pub fn subject(what: impl Into<String>, source: io::Error) -> ProfileError {
         ProfileError::Subject { what: what.into(), source }
     }
 }

@@ -10,6 +10,12 @@
 //! clock speed are not taken for interference. Now and then, workload and pressure at rest, it is looked
 //! whether the host runs both CPUs on one core (`canary`); windows before such a look are put aside and
 //! measured again, as far as the time allows.
+//!
+//! ```text
+//! budget = search · levels of the grid · more pairs next to the answer (search.rs) · kept for the reporter
+//! kept   = what listening takes, by how long the workload's last quiet window took; what the others leave of the
+//!          budget is the reporter's too
+//! ```
 
 mod found;
 mod reporter;

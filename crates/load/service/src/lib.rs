@@ -46,7 +46,7 @@ pub use error::LoadError;
 pub use generator::{Extent, LoadPlan};
 pub use peak::{PeakPlan, PeakReport, find_peak};
 pub use probe::{Probe, ProbeSpec};
-pub use profile::{Controls, Profile};
+pub use profile::{Controls, Profile, Tally};
 pub use repeat::{LoadOptions, RepeatRule, run};
 pub use report::{GeneratorReport, LOAD_SCHEMA, LoadReport, RunReport, TailInterval};
 pub use server::{ServeOptions, Server, ServerLaunch, ServerProcess, ServerReport, serve_command};

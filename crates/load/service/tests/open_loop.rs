@@ -203,6 +203,38 @@ fn the_rate_follows_the_profile_and_the_controls() {
 }
 
 #[test]
+fn who_rests_is_asked_nothing_and_goes_on_when_told_to() {
+    let bench = Bench::integrated(Arc::new(Instant), small_store(), 1);
+    let controls = Controls::default();
+    let hand = controls.clone();
+    let until = |more: &dyn Fn() -> bool| {
+        while !more() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
+    let run = std::thread::scope(|scope| {
+        let run = scope.spawn(|| bench.run(&plan(2000.0, 120.0), &controls, &mut |_| ()).unwrap());
+        until(&|| hand.tally().answered >= 20);
+        hand.set_rate(0.0);
+        // It has heard of it once a while passes without an answer; what was due before is answered.
+        let quiet = || {
+            let before = hand.tally().answered;
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            hand.tally().answered == before
+        };
+        until(&quiet);
+        let resting = hand.tally();
+        hand.set_rate(2000.0);
+        until(&|| hand.tally().since(resting).answered >= 20);
+        hand.stop();
+        run.join().unwrap()
+    });
+    assert!(run.measured_s < 100.0 && run.answered == run.offered, "{} s", run.measured_s);
+    let tally = controls.tally();
+    assert_eq!(tally.answered, run.answered + run.warmup_requests, "all are counted");
+}
+
+#[test]
 fn a_stop_ends_the_run_early() {
     let bench = Bench::integrated(Arc::new(Instant), small_store(), 1);
     let controls = Controls::default();

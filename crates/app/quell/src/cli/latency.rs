@@ -1,20 +1,24 @@
 //! A service under open-loop load, as a workload: its speed is the inverse of its tail, or the work that it does by
 //! its CPU time.
 
+mod live;
+
 use super::wire::Wire;
 use anyhow::Context as _;
-use quell_pressure::{Bound, Stop, bind_all, spawn_bound};
-use quell_profiler::{Group, Metric, ProfileError, Seats, Speed, Subject};
+use live::Live;
+use quell_pressure::{Bound, Stop, bind_all, process_cpu_time, spawn_bound};
+use quell_profiler::{Metric, ProfileError, Seats, Speed, Subject};
 use quell_service::{
     Bench, Controls, Extent, KeyValueMix, LoadPlan, PeakPlan, Profile, RunReport, SearchParams,
-    ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Target,
+    ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Tally, Target,
 };
 use quell_types::{Gap, Reading};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Which service.
@@ -53,12 +57,14 @@ pub(crate) struct ServiceArgs {
 
 /// A service that stands ready.
 pub(crate) struct Loaded {
-    bench: Bench,
+    bench: Arc<Bench>,
     name: &'static str,
     qps: f64,
     slo_ms: Option<f64>,
     /// Whether its speed is the work that it does, not its tail.
     by_work: bool,
+    /// The load of one that is judged so.
+    live: Option<Live>,
     seed: u64,
     stop: Stop,
     /// A server that is not the bench's own; dropped after it.
@@ -73,13 +79,15 @@ const LEAST_WINDOW: Duration = Duration::from_millis(600);
 const HEEDED: Duration = Duration::from_millis(50);
 /// So many windows without an answer are an overload.
 const PATIENCE: usize = 4;
+/// A window with fewer answers goes on.
+const LEAST_ANSWERS: u64 = 8;
 /// A server listens within this.
 const READY: Duration = Duration::from_secs(10);
 
 impl ServiceArgs {
-    /// Whether an objective is given.
-    pub(crate) fn has_objective(&self) -> bool {
-        self.slo_ms.is_some()
+    /// The rate, where no objective is given and the service is judged by its work.
+    pub(crate) fn rate_of_work(&self) -> Option<f64> {
+        self.slo_ms.is_none().then_some(self.rate)
     }
 
     /// Starts the service, to be loaded and judged like this.
@@ -125,9 +133,18 @@ pub(super) fn open(
     };
     bind_all(&seats.pressure)?;
     let (bench, server) = opened.with_context(|| format!("cannot start {name}"))?;
-    let stop = stop.clone();
-    let by_work = false;
-    Ok(Loaded { bench, name, qps: USUAL_QPS, slo_ms: None, by_work, seed: 1, stop, server })
+    let (bench, stop) = (Arc::new(bench), stop.clone());
+    Ok(Loaded {
+        bench,
+        name,
+        qps: USUAL_QPS,
+        slo_ms: None,
+        by_work: false,
+        live: None,
+        seed: 1,
+        stop,
+        server,
+    })
 }
 
 fn embedded(spec: ServiceSpec, seats: &Seats, wire: Option<&Wire>) -> anyhow::Result<Bench> {
@@ -168,7 +185,7 @@ fn wait_for(address: SocketAddr, server: &Bound) -> anyhow::Result<()> {
 impl Loaded {
     /// Changes the load.
     pub(crate) fn set_rate(&mut self, qps: f64) {
-        self.qps = qps;
+        (self.qps, self.live) = (qps, None);
     }
 
     /// The process that serves.
@@ -183,7 +200,8 @@ impl Loaded {
 
     /// The highest rate that it sustains for ten seconds where it stands, in requests per second;
     /// `say` hears of each rate that was tried.
-    pub(crate) fn find_peak(&self, say: &mut dyn FnMut(f64)) -> anyhow::Result<f64> {
+    pub(crate) fn find_peak(&mut self, say: &mut dyn FnMut(f64)) -> anyhow::Result<f64> {
+        self.live = None;
         let (running, over) = (Mutex::default(), AtomicBool::new(false));
         let found = std::thread::scope(|scope| {
             scope.spawn(|| heed(&self.stop, &running, &over));
@@ -219,21 +237,41 @@ impl Loaded {
         Err(ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps })
     }
 
-    /// Requests by the CPU time that they took; and by wall time what the service says that a request took, or the
-    /// median where it does not: the client may share its CPU with the pressure.
+    /// Requests by the CPU time that they took; and by wall time what the service says that a request took, or how long
+    /// the client waited where it does not.
     fn work(&mut self, length: Duration) -> Result<Speed, ProfileError> {
-        let before = self.cpu_time();
-        let run = self.answering(length)?;
-        let used = self.cpu_time().zip(before).and_then(|(now, then)| now.checked_sub(then));
-        // Those of the warm-up took CPU time, too.
-        let requests = (run.answered + run.warmup_requests) as f64;
-        let by_cpu = used.filter(|used| !used.is_zero()).map(|used| requests / used.as_secs_f64());
-        let took_ms = run.service.map_or(run.sojourn.p50_ms, |service| service.mean_ms);
-        Ok(Speed { by_wall: inverse(took_ms), by_cpu })
+        self.wake()?;
+        let before = (self.tally(), self.cpu_time());
+        for _ in 0..PATIENCE * PATIENCE {
+            if self.stop.wait(length) {
+                return Err(ProfileError::Stopped);
+            }
+            let (done, cpu) = (self.tally().since(before.0), self.cpu_time());
+            let Some(mean_ms) = done.mean_ms().filter(|_| done.answered >= LEAST_ANSWERS) else {
+                self.check_live()?;
+                continue;
+            };
+            let used = cpu.zip(before.1).and_then(|(now, then)| now.checked_sub(then));
+            let used = used.filter(|used| !used.is_zero());
+            let by_cpu = used.map(|used| done.answered as f64 / used.as_secs_f64());
+            return Ok(Speed { by_wall: inverse(mean_ms), by_cpu });
+        }
+        Err(ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps })
+    }
+
+    fn tally(&self) -> Tally {
+        self.live.as_ref().map_or_else(Tally::default, Live::tally)
+    }
+
+    /// An error if the load has ended.
+    fn check_live(&mut self) -> Result<(), ProfileError> {
+        let failure = self.live.as_mut().and_then(Live::failure);
+        failure.map_or(Ok(()), |e| Err(ProfileError::subject(self.name, io::Error::other(e))))
     }
 
     /// One run under load.
     fn window(&mut self, length: Duration) -> Result<RunReport, ProfileError> {
+        self.live = None;
         if self.stop.requested() {
             return Err(ProfileError::Stopped);
         }
@@ -297,7 +335,7 @@ impl Subject for Loaded {
     }
 
     fn cpu_time(&self) -> Option<Duration> {
-        Group::Process(self.pid().ok()?).cpu_time()
+        process_cpu_time(self.pid().ok()?)
     }
 
     fn least_window(&self) -> Duration {
@@ -310,10 +348,19 @@ impl Subject for Loaded {
 
     /// Without requests it does nothing.
     fn rest(&mut self) -> Result<(), ProfileError> {
+        self.live.iter().for_each(Live::rest);
         Ok(())
     }
 
     fn wake(&mut self) -> Result<(), ProfileError> {
+        match &self.live {
+            Some(live) => live.go_on(),
+            None if self.by_work => {
+                let live = Live::start(&self.bench, self.qps, self.seed);
+                self.live = Some(live.map_err(|e| ProfileError::subject(self.name, e))?);
+            }
+            None => {}
+        }
         Ok(())
     }
 }

@@ -167,7 +167,7 @@ fn measured(
 ) -> anyhow::Result<Matrix> {
     let begun = Instant::now();
     let mut service = latency::open(args.service, seats, None, stop)?;
-    let peak_qps = peak(args, &service)?;
+    let peak_qps = peak(args, &mut service)?;
     let bench = Bench { args, seats, topology, stop, peak_qps };
     let mut matrix = Matrix::new(args, topology, peak_qps);
     let only = &args.measure.only;
@@ -194,7 +194,7 @@ fn measured(
     Ok(matrix)
 }
 
-fn peak(args: &Args, service: &Loaded) -> anyhow::Result<f64> {
+fn peak(args: &Args, service: &mut Loaded) -> anyhow::Result<f64> {
     if let Some(given) = args.peak {
         return Ok(given);
     }

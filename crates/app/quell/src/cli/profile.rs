@@ -110,15 +110,11 @@ const FOR_TAILS: Effort = Effort {
     resolution: 15.0,
     budget: Duration::from_secs(12),
 };
-/// Its work shows in shorter ones.
-const FOR_WORK: Effort = Effort {
-    window: Duration::from_millis(200),
-    settle: Duration::from_millis(10),
-    listens: 3,
-    ..FOR_TAILS
-};
-/// The shortest ones.
-const FOR_WORK_QUICK: Effort = Effort { window: Duration::from_millis(60), listens: 2, ..FOR_WORK };
+/// Its work shows in shorter ones: so many requests at least, within these bounds.
+const FOR_WORK: Effort = Effort { settle: Duration::from_millis(10), listens: 6, ..FOR_TAILS };
+const REQUESTS: f64 = 120.0;
+const WINDOWS_S: (f64, f64) = (0.06, 0.3);
+const QUICK_WINDOWS_S: (f64, f64) = (0.04, 0.1);
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(what) = &args.kept {
@@ -141,11 +137,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 impl Args {
     fn effort_for_service(&self) -> Effort {
-        match (self.load.has_objective(), self.quick) {
-            (true, _) => FOR_TAILS,
-            (false, false) => FOR_WORK,
-            (false, true) => FOR_WORK_QUICK,
-        }
+        let Some(rate) = self.load.rate_of_work() else { return FOR_TAILS };
+        let (least, most) = if self.quick { QUICK_WINDOWS_S } else { WINDOWS_S };
+        let window = Duration::from_secs_f64((REQUESTS / rate.max(1.0)).clamp(least, most));
+        let listens =
+            if window > FOR_WORK.settle * 10 || self.quick { 3 } else { FOR_WORK.listens };
+        Effort { window, listens, ..FOR_WORK }
     }
 
     /// What predictions need takes as long as it takes.

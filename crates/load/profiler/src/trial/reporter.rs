@@ -6,6 +6,7 @@ use crate::Subject;
 use crate::beside::{Window, ratios};
 use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent};
+use crate::stats::estimate;
 use quell_pressure::Running;
 use std::time::{Duration, Instant};
 
@@ -16,22 +17,28 @@ const BESIDE_WINDOW: Duration = Duration::from_millis(3);
 /// So many, by the time that there is: enough for some ratios, and no more than tells something.
 const BESIDE_WINDOWS: (u128, u128) = (64, 320);
 
+/// A loss is known well if its interval is no wider than this, as a share.
+const CLEAR: f64 = 0.06;
+/// A reporter is listened to so often at most.
+const MOST_ROUNDS: usize = 5;
 /// For people, where a workload that must not be stopped does not tell its CPU time.
 const NO_CPU_TIME: &str = "what it causes is not known: its CPU time cannot be read";
 
 impl Trial<'_> {
-    /// The reporter's rate beside the workload over its rate beside nothing. What a look puts aside is
-    /// measured once more while there is time.
+    /// The reporter's rate beside the workload over its rate beside nothing. While there is time it is listened to once
+    /// more, if a look puts something aside or the loss is not known well.
     pub(super) fn reporter(
         &mut self,
         end: Instant,
         watch: &mut Watch,
     ) -> Result<Vec<f64>, ProfileError> {
         let mut sieve = Sieve::default();
-        for _ in 0..2 {
+        for _ in 0..MOST_ROUNDS {
+            let begun = Instant::now();
             self.reporter_by_turns()?.into_iter().for_each(|ratio| sieve.push(ratio));
-            let said = self.settle_by_look(&mut sieve, watch)?;
-            if !said.disturbs() || Instant::now() >= end {
+            let disturbed = self.settle_by_look(&mut sieve, watch)?.disturbs();
+            let time_left = Instant::now() + begun.elapsed() < end;
+            if !time_left || !disturbed && is_clear(&sieve.values()) {
                 break;
             }
         }
@@ -99,6 +106,11 @@ impl Trial<'_> {
     }
 }
 
+/// Whether the middle of these is known well.
+fn is_clear(ratios: &[f64]) -> bool {
+    estimate(ratios).is_some_and(|kept| kept.width() <= CLEAR)
+}
+
 /// A kernel's counters at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
@@ -143,6 +155,18 @@ const BARELY: f64 = 0.3;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loss_is_clear_if_its_interval_is_narrow() {
+        for (ratios, clear) in [
+            (&[0.90, 0.91, 0.92, 0.91][..], true),
+            (&[0.90, 1.00, 0.92, 0.91], false),
+            (&[0.9], true),
+            (&[], false),
+        ] {
+            assert_eq!(is_clear(ratios), clear, "{ratios:?}");
+        }
+    }
 
     #[test]
     fn a_reporter_is_judged_by_the_time_that_it_had() {

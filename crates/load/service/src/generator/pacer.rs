@@ -8,6 +8,9 @@ use crate::profile::Controls;
 /// Ten times a second the backlog is sampled and the controls are looked at.
 pub(crate) const TICK_NS: u64 = SECOND_NS / 10;
 
+/// While nothing is due at all, the controls are looked at as often as this: somebody waits for it to go on.
+pub(crate) const SILENT_NS: u64 = 4_000_000;
+
 /// The phases, the same for all threads, in nanoseconds of the monotonic clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
@@ -105,6 +108,16 @@ impl Pacer {
         }
         let since = now_ns.saturating_sub(self.timeline.start_ns);
         self.arrivals.follow(&self.controls, since as f64 / SECOND_NS as f64);
+    }
+
+    /// Whether nothing will ever be due at the present rate.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.ended_ns.is_none() && self.next_arrival_ns() == u64::MAX
+    }
+
+    /// Counts an answer where the controls can see it.
+    pub(crate) fn count(&self, sojourn_ns: u64, service_ns: Option<u64>) {
+        self.controls.count(sojourn_ns, service_ns);
     }
 
     /// When the measured phase ended; none while it lasts.

@@ -1,6 +1,6 @@
 //! One generator thread's books: what was due, answered and lost, slice by slice.
 
-use super::pacer::{Arrival, Pacer, TICK_NS};
+use super::pacer::{Arrival, Pacer, SILENT_NS, TICK_NS};
 use super::{LoadPlan, seconds_ns};
 use crate::clock::{Realtime, make_realtime, now_ns, sharpen_timers, thread_cpu_ns};
 use crate::stats::Latencies;
@@ -119,6 +119,8 @@ impl Session {
         service_ns: Option<u64>,
         server_queue_ns: Option<u64>,
     ) {
+        let sojourn_ns = done_ns.saturating_sub(arrival.scheduled_ns);
+        self.pacer.count(sojourn_ns, service_ns);
         let in_time = self.pacer.ended_ns().is_none_or(|ended| done_ns <= ended);
         if in_time && done_ns >= self.pacer.timeline.measured_ns {
             self.served += 1;
@@ -127,7 +129,6 @@ impl Session {
             return;
         }
         self.in_time += u64::from(in_time);
-        let sojourn_ns = done_ns.saturating_sub(arrival.scheduled_ns);
         let answered = true;
         self.batch.records.push(Record { sojourn_ns, service_ns, server_queue_ns, answered });
     }
@@ -189,7 +190,8 @@ impl Session {
     /// When there is something to do even if no answer comes.
     pub(super) fn wake_ns(&self, now_ns: u64) -> u64 {
         // Before the measured phase, too, the controls are looked at ten times a second.
-        let tick = self.next_tick_ns.min(self.next_boundary_ns).min(now_ns + TICK_NS);
+        let look_ns = if self.pacer.is_silent() { SILENT_NS } else { TICK_NS };
+        let tick = self.next_tick_ns.min(self.next_boundary_ns).min(now_ns + look_ns);
         let drained = self.pacer.ended_ns().map_or(u64::MAX, |e| e.saturating_add(self.drain_ns));
         let measured = self.pacer.timeline.measured_ns;
         let start = if self.cpu_start_ns.is_none() { measured } else { u64::MAX };
