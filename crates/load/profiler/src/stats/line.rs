@@ -1,5 +1,7 @@
 //! How straight a line is, and a curve that only falls.
 
+use super::median;
+
 /// Pearson's r of pairs; none for fewer than two or where one side does not change.
 #[must_use]
 pub fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
@@ -41,19 +43,28 @@ pub fn half_effect(pairs: &[(f64, f64)]) -> Option<f64> {
 }
 
 /// The nearest values (by squares) that never rise: more pressure does not make faster, so where
-/// measured numbers say so it is noise (pool adjacent violators). Each value counts by its weight, above 0.
+/// measured numbers say so it is noise (pool adjacent violators). Equal weights.
 #[must_use]
-pub fn falling(values: &[(f64, f64)]) -> Vec<f64> {
-    let mut pools: Vec<(f64, f64, usize)> = Vec::new();
-    for &(value, weight) in values {
-        let mut pool = (value, weight, 1);
-        while let Some(&(before, heavy, count)) = pools.last() {
-            if before >= pool.0 {
-                break;
-            }
-            pools.pop();
-            let all = heavy + pool.1;
-            pool = ((before * heavy + pool.0 * pool.1) / all, all, count + pool.2);
+pub fn falling(values: &[f64]) -> Vec<f64> {
+    let alone: Vec<Vec<f64>> = values.iter().map(|value| vec![*value]).collect();
+    pooled(&alone, |pool| Some(pool.iter().sum::<f64>() / pool.len() as f64))
+}
+
+/// The same of the middles of groups of numbers, none of them empty: the nearest by distance. Groups that rise are put
+/// together and have one middle, so that a few bad numbers in one of them move nothing, and a group of many counts more.
+#[must_use]
+pub fn falling_medians(groups: &[Vec<f64>]) -> Vec<f64> {
+    pooled(groups, median)
+}
+
+fn pooled(groups: &[Vec<f64>], middle: impl Fn(&[f64]) -> Option<f64>) -> Vec<f64> {
+    let middle = |pool: &[f64]| middle(pool).unwrap_or(f64::NAN);
+    let mut pools: Vec<(f64, Vec<f64>, usize)> = Vec::new();
+    for group in groups {
+        let mut pool = (middle(group), group.clone(), 1);
+        while let Some((_, before, count)) = pools.pop_if(|before| before.0 < pool.0) {
+            let all = [before, pool.1].concat();
+            pool = (middle(&all), all, count + pool.2);
         }
         pools.push(pool);
     }
@@ -98,28 +109,40 @@ mod tests {
 
     #[test]
     fn rises_are_evened_out() {
-        let alike = |values: &[f64]| values.iter().map(|v| (*v, 1.0)).collect::<Vec<_>>();
-        let curve = falling(&alike(&[1.0, 0.8, 0.9, 0.5]));
+        let curve = falling(&[1.0, 0.8, 0.9, 0.5]);
         let near = |(a, b): (&f64, f64)| (a - b).abs() < 1e-12;
         assert!(curve.iter().zip([1.0, 0.85, 0.85, 0.5]).all(near), "{curve:?}");
-        assert_eq!(falling(&alike(&[1.0, 2.0, 3.0])), [2.0; 3]);
-        assert_eq!(
-            falling(&[(0.5, 1.0), (1.0, 3.0)]),
-            [0.875; 2],
-            "who was measured more often counts more"
-        );
+        assert_eq!(falling(&[1.0, 2.0, 3.0]), [2.0; 3]);
         assert!(falling(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_few_bad_numbers_move_no_middle() {
+        let groups = [vec![1.0; 4], vec![0.7, 0.8, 0.9, 1.0], vec![0.99, 1.0, 1.0, 1.2]];
+        assert_eq!(falling_medians(&groups), [1.0, 0.995, 0.995]);
+        let lost = [vec![0.9; 4], vec![0.5; 4]];
+        assert_eq!(falling_medians(&lost), [0.9, 0.5], "what falls stays");
+        assert!(falling_medians(&[]).is_empty());
     }
 
     proptest! {
         #[test]
-        fn never_rises_and_keeps_the_mean(values in proptest::collection::vec((0.0f64..2.0, 0.5f64..9.0), 1..20)) {
+        fn never_rises_and_keeps_the_mean(values in proptest::collection::vec(0.0f64..2.0, 1..20)) {
             let curve = falling(&values);
+            // Sums of the same numbers in another order differ in their last place.
+            prop_assert!(curve.windows(2).all(|pair| pair[0] >= pair[1] - 1e-12));
+            let sum = |v: &[f64]| v.iter().sum::<f64>();
+            prop_assert!((sum(&curve) - sum(&values)).abs() < 1e-9);
+        }
+
+        #[test]
+        fn middles_never_rise(groups in proptest::collection::vec(proptest::collection::vec(0.0f64..2.0, 1..9), 1..8)) {
+            let curve = falling_medians(&groups);
+            prop_assert_eq!(curve.len(), groups.len());
             prop_assert!(curve.windows(2).all(|pair| pair[0] >= pair[1]));
-            let after: Vec<(f64, f64)> = curve.iter().zip(&values).map(|(v, (_, weight))| (*v, *weight)).collect();
-            let sum = |v: &[(f64, f64)]| v.iter().map(|(value, weight)| value * weight).sum::<f64>();
-            prop_assert!((sum(&after) - sum(&values)).abs() < 1e-9);
-            prop_assert_eq!(falling(&after), curve, "what falls stays");
+            let all = groups.concat();
+            let (least, most) = (all.iter().copied().fold(2.0, f64::min), all.iter().copied().fold(0.0, f64::max));
+            prop_assert!(curve.iter().all(|v| (least..=most).contains(v)));
         }
 
         #[test]

@@ -19,6 +19,8 @@ const BESIDE_WINDOWS: (u128, u128) = (64, 320);
 
 /// A loss is known well if its interval is no wider than this, as a share.
 const CLEAR: f64 = 0.06;
+/// Turns that are listened to although the time is up.
+const LEAST_TURNS: usize = 2;
 /// A reporter is listened to so often at most.
 const MOST_ROUNDS: usize = 5;
 /// For people, where a workload that must not be stopped does not tell its CPU time.
@@ -35,7 +37,7 @@ impl Trial<'_> {
         let mut sieve = Sieve::default();
         for _ in 0..MOST_ROUNDS {
             let begun = Instant::now();
-            self.reporter_by_turns()?.into_iter().for_each(|ratio| sieve.push(ratio));
+            self.reporter_by_turns(end)?.into_iter().for_each(|ratio| sieve.push(ratio));
             let disturbed = self.settle_by_look(&mut sieve, watch)?.disturbs();
             let time_left = Instant::now() + begun.elapsed() < end;
             if !time_left || !disturbed && is_clear(&sieve.values()) {
@@ -55,12 +57,15 @@ impl Trial<'_> {
 
     /// By turns. The pressure stays on all the while: a kernel that was just turned up has a cold
     /// cache to fill first.
-    fn reporter_by_turns(&mut self) -> Result<Vec<f64>, ProfileError> {
+    fn reporter_by_turns(&mut self, end: Instant) -> Result<Vec<f64>, ProfileError> {
         self.pressure.turn_to(percent(100.0));
         self.subject.rest()?;
         pause(self.effort.settle * WARM_UP, self.stop)?;
         let (mut before, mut ratios) = (self.alone()?, Vec::new());
-        for _ in 0..self.effort.listens {
+        for turn in 0..self.effort.listens {
+            if turn >= LEAST_TURNS && Instant::now() >= end {
+                break;
+            }
             self.subject.wake()?;
             self.settle()?;
             let mark = Mark::of(self.pressure);
