@@ -77,14 +77,28 @@ impl Effort {
 
 /// The two sides of a trial.
 pub(crate) struct Trial<'a> {
-    pub(crate) subject: &'a mut dyn Subject,
-    pub(crate) pressure: &'a Running,
-    pub(crate) resource: Resource,
-    pub(crate) effort: Effort,
-    pub(crate) threshold: f64,
-    pub(crate) stop: &'a Stop,
+    subject: &'a mut dyn Subject,
+    pressure: &'a Running,
+    resource: Resource,
+    effort: Effort,
+    threshold: f64,
+    stop: &'a Stop,
     /// Of its time, what is kept for the reporter.
-    pub(crate) kept: Duration,
+    kept: Duration,
+}
+
+impl<'a> Trial<'a> {
+    /// Of this workload beside this pressure.
+    pub(crate) fn new(
+        subject: &'a mut dyn Subject,
+        pressure: &'a Running,
+        effort: Effort,
+        threshold: f64,
+        stop: &'a Stop,
+    ) -> Trial<'a> {
+        let (resource, kept) = (pressure.resource(), Duration::ZERO);
+        Trial { subject, pressure, resource, effort, threshold, stop, kept }
+    }
 }
 
 /// Network and disk make a workload wait, which its CPU time does not show; all else makes its CPU

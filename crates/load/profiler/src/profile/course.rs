@@ -113,15 +113,8 @@ impl Course<'_> {
         if let Some(until) = until {
             effort.budget = effort.budget.min(until.saturating_duration_since(Instant::now()));
         }
-        let mut trial = Trial {
-            subject: &mut *self.subject,
-            pressure: &running,
-            resource,
-            effort,
-            threshold: self.options.threshold,
-            stop: self.stop,
-            kept: Duration::ZERO,
-        };
+        let (subject, threshold) = (&mut *self.subject, self.options.threshold);
+        let mut trial = Trial::new(subject, &running, effort, threshold, self.stop);
         let found = trial.run(&mut self.watch)?;
         let ended =
             running.finish().map_err(|source| ProfileError::Resource { resource, source })?;

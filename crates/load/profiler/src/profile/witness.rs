@@ -19,7 +19,6 @@ use quell_types::{CpuSet, Topology};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// A program that is hurt in a way of its own.
 #[derive(
@@ -96,7 +95,7 @@ impl Profile {
             let mut witnesses = called(&options.seats.workload, topology, stop)?;
             for resource in pressed {
                 let bubble = ready(&kernel(options, resource), topology, stop)?;
-                let heard = beside_kernel(resource, &bubble, &mut witnesses, watch, stop)?;
+                let heard = beside_kernel(&bubble, &mut witnesses, watch, stop)?;
                 self.bubbles.insert(resource, heard);
             }
         }
@@ -112,7 +111,6 @@ impl Profile {
 }
 
 fn beside_kernel(
-    resource: Resource,
     pressure: &Running,
     witnesses: &mut Called,
     watch: &mut Watch,
@@ -124,15 +122,7 @@ fn beside_kernel(
             let subject: &mut dyn Subject = victim;
             // Levels are not searched, so there is nothing to keep.
             let (effort, threshold) = (EFFORT, 1.0);
-            let mut trial = Trial {
-                subject,
-                pressure,
-                resource,
-                effort,
-                threshold,
-                stop,
-                kept: Duration::ZERO,
-            };
+            let mut trial = Trial::new(subject, pressure, effort, threshold, stop);
             let levels = trial.levels(LEVELS);
             victim.rest()?;
             levels

@@ -73,15 +73,7 @@ pub(super) fn watched(
     let mut subject = Reporter { running, stop: stop.clone() };
     let mut measure = || {
         subject.running.turn_to(percent(100.0));
-        let mut trial = Trial {
-            subject: &mut subject,
-            pressure: &bubble,
-            resource,
-            effort: EFFORT,
-            threshold: 0.95,
-            stop,
-            kept: Duration::ZERO,
-        };
+        let mut trial = Trial::new(&mut subject, &bubble, EFFORT, 0.95, stop);
         let levels = trial.levels(LEVELS);
         subject.running.mute();
         levels

@@ -75,15 +75,7 @@ fn tried<T>(
     options.cpus = allowed_cpus().unwrap().first(1);
     let pressure = arm(&options, &Topology::default(), &stop).unwrap().start();
     let subject: &mut dyn Subject = &mut subject;
-    let mut trial = Trial {
-        subject,
-        pressure: &pressure,
-        resource,
-        effort,
-        threshold: 0.95,
-        stop: &stop,
-        kept: Duration::ZERO,
-    };
+    let mut trial = Trial::new(subject, &pressure, effort, 0.95, &stop);
     let found = run(&mut trial, Instant::now() + effort.budget, &mut watch);
     (found, watch.seen())
 }

@@ -79,15 +79,7 @@ fn one(
             true => Watch::over(&options.seats, topology),
             false => Watch::off(),
         };
-        let mut trial = Trial {
-            subject,
-            pressure: &pressure,
-            resource,
-            effort,
-            threshold: 0.95,
-            stop,
-            kept: Duration::ZERO,
-        };
+        let mut trial = Trial::new(subject, &pressure, effort, 0.95, stop);
         let levels = trial.levels_watched(LEVELS, options.patience, &mut watch)?;
         let point = |level: &crate::Level| {
             let speed_frac = estimate(&level.ratios)?;
