@@ -93,7 +93,7 @@ fn a_group_and_a_process_that_run_already_are_profiled_and_never_stopped() {
     let said = found["notes"].to_string().contains("what it causes is not known");
     assert!(caused.is_number() != said, "{found}");
     let pid = busy.pid();
-    let mut by_pid = vec!["profile", "--pid", &pid, "--json", "-"];
+    let mut by_pid = vec!["profile", "--quick", "--pid", &pid, "--json", "-"];
     by_pid.extend(LITTLE);
     assert_eq!(json(&quell(&by_pid))["workload"]["name"], format!("process {pid}"));
     assert!(Path::new(&format!("/proc/{pid}")).exists());
@@ -122,7 +122,7 @@ fn a_service_in_use_is_measured_by_the_requests_on_its_sockets() {
     }
     let _load = Busy::run(&["redis-benchmark", "-p", &port, "-t", "get", "-n", "1000000000", "-q"]);
     let pid = redis.pid();
-    let mut args = vec!["profile", "--pid", &pid, "--json", "-"];
+    let mut args = vec!["profile", "--quick", "--pid", &pid, "--json", "-"];
     args.extend(LITTLE);
     let found = json(&quell(&args));
     assert_eq!(found["workload"]["metric"], "requests", "{found}");
@@ -145,7 +145,7 @@ fn profiles_are_kept_shown_predicted_from_and_removed() {
     let none = all(&["profile", "list"]);
     assert!(String::from_utf8_lossy(&none.stdout).contains("no profiles are kept"), "{none:?}");
     for name in ["one", "two"] {
-        let mut args = vec!["profile", "--yardsticks", "--store", "--name", name];
+        let mut args = vec!["profile", "--quick", "--yardsticks", "--store", "--name", name];
         args.extend(["--state-dir", state]);
         args.extend(LITTLE);
         args.extend(["--", "sh", "-c", "head -c 3000000 /dev/zero > /dev/null"]);

@@ -108,7 +108,7 @@ const FOR_TAILS: Effort = Effort {
     pairs: 3,
     listens: 2,
     resolution: 15.0,
-    budget: Duration::from_secs(12),
+    budget: Duration::from_secs(8),
 };
 /// Its work shows in shorter ones: so many requests at least, within these bounds.
 const FOR_WORK: Effort = Effort { settle: Duration::from_millis(10), listens: 6, ..FOR_TAILS };

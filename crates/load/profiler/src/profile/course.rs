@@ -12,7 +12,7 @@
 use super::{Profile, ProfileOptions, effort, kernel};
 use crate::canary::Watch;
 use crate::desk::ready;
-use crate::trial::{Found, Trial};
+use crate::trial::{Effort, Found, Trial};
 use crate::{ProfileError, Subject};
 use quell_pressure::{Resource, Stop};
 use quell_types::Topology;
@@ -45,7 +45,8 @@ impl Course<'_> {
     ) -> Result<Founds, ProfileError> {
         let mut founds = Founds::new();
         let first = if self.options.quick { 1.0 } else { FIRST };
-        let end = self.options.within.map(|within| begun + within.mul_f64(first));
+        let within = self.options.within.map(|within| within.min(self.longest(resources, begun)));
+        let end = within.map(|within| begun + within.mul_f64(first));
         for (at, &resource) in resources.iter().enumerate() {
             let until = end.map(|end| even_part(Instant::now(), end, resources.len() - at));
             match self.one(resource, until) {
@@ -61,11 +62,21 @@ impl Course<'_> {
             }
             tell(resource, profile);
         }
-        if let Some(within) = self.options.within {
+        if let Some(within) = within {
             let least = within.mul_f64(first) / count(2 * resources.len());
             self.again(&mut founds, begun + within, least, profile, tell)?;
         }
         Ok(founds)
+    }
+
+    /// Who asks for a few does not wait for all.
+    fn longest(&self, resources: &[Resource], begun: Instant) -> Duration {
+        let budget = |resource: &Resource| self.effort(*resource).budget;
+        begun.elapsed() + resources.iter().map(budget).sum::<Duration>()
+    }
+
+    fn effort(&self, resource: Resource) -> Effort {
+        self.options.effort.unwrap_or_else(|| effort(self.options, resource))
     }
 
     /// Once more while there is time for one of at least such a length.
@@ -96,9 +107,8 @@ impl Course<'_> {
     fn least_known(&self, founds: &Founds, done: &BTreeSet<Resource>) -> Vec<Resource> {
         let left = founds.iter().filter(|(resource, _)| !done.contains(resource));
         let known = left.map(|(&resource, found)| {
-            let effort = self.options.effort.unwrap_or_else(|| effort(self.options, resource));
             let width = found.tolerated(self.options.threshold).width();
-            (resource, found.disturbed, width - effort.resolution)
+            (resource, found.disturbed, width - self.effort(resource).resolution)
         });
         in_order(known.collect())
     }
@@ -109,7 +119,7 @@ impl Course<'_> {
         until: Option<Instant>,
     ) -> Result<(Found, Vec<String>), ProfileError> {
         let running = ready(&kernel(self.options, resource), self.topology, self.stop)?;
-        let mut effort = self.options.effort.unwrap_or_else(|| effort(self.options, resource));
+        let mut effort = self.effort(resource);
         if let Some(until) = until {
             effort.budget = effort.budget.min(until.saturating_duration_since(Instant::now()));
         }

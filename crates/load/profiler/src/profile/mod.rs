@@ -37,8 +37,8 @@ pub struct ProfileOptions {
     pub threshold: f64,
     /// How thoroughly; none: as full or quick profiles are.
     pub effort: Option<Effort>,
-    /// How long after the beginning all ends: the resources share that, and what is left is for those of which least
-    /// is known. None has more than its effort says. None: each as its effort says, once.
+    /// How long after the beginning all ends: the resources share that, or as much as their efforts say together if
+    /// that is less, and what is left is for those of which least is known. None: each as its effort says, once.
     pub within: Option<Duration>,
     /// Whether the kernels' own curves are measured too, which predictions need.
     pub yardsticks: bool,
