@@ -180,6 +180,11 @@ impl Watch {
         self.seen.kept_windows
     }
 
+    /// Whether a look so far saw the CPUs elsewhere than the machine is told.
+    pub(crate) fn has_been_disturbed(&self) -> bool {
+        self.seen.together + self.seen.distant > 0
+    }
+
     /// What was seen so far.
     pub(crate) fn seen(&self) -> Watched {
         Watched { steal_percent: self.percent_since(self.begun), ..self.seen.clone() }

@@ -3,7 +3,8 @@
 //! ```text
 //! first:  each resource, in an even part of what is left of FIRST of the time
 //! again:  while there is time for one: whoever was disturbed by the host, then the widest interval of what is
-//!         tolerated, if it is wider than the resolution; nobody twice
+//!         tolerated, if it is wider than the resolution; nobody twice; not before the CPUs are where they belong,
+//!         as long as there is time to wait for that
 //! both together; of two one of which was disturbed the other (`trial/found.rs`)
 //! ```
 //!
@@ -11,7 +12,7 @@
 
 use super::{Profile, ProfileOptions, effort, kernel};
 use crate::canary::Watch;
-use crate::desk::ready;
+use crate::desk::{pause, ready};
 use crate::trial::{Effort, Found, Trial};
 use crate::{ProfileError, Subject};
 use quell_pressure::{Resource, Stop};
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// Of the time of a full profile; a quick one has no more than one look at each.
 const FIRST: f64 = 0.8;
+
+/// While it is waited for the host.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 /// Who is measured, and with what.
 pub(super) struct Course<'a> {
@@ -94,6 +98,8 @@ impl Course<'_> {
             let affordable =
                 end.saturating_duration_since(now).as_nanos() / least.as_nanos().max(1);
             let Some(&resource) = wanting.first().filter(|_| affordable > 0) else { return Ok(()) };
+            self.wait_until_apart(end.checked_sub(least).unwrap_or(now))?;
+            let now = Instant::now();
             let parts = wanting.len().min(usize::try_from(affordable).unwrap_or(usize::MAX));
             let (found, notes) = self.one(resource, Some(even_part(now, end, parts)))?;
             let both = founds.remove(&resource).unwrap_or_default().and(found);
@@ -102,6 +108,18 @@ impl Course<'_> {
             done.insert(resource);
             tell(resource, profile);
         }
+    }
+
+    /// While the host has the CPUs elsewhere than the machine is told, until then at most.
+    fn wait_until_apart(&mut self, until: Instant) -> Result<(), ProfileError> {
+        if !self.watch.is_on() || !self.watch.has_been_disturbed() {
+            return Ok(());
+        }
+        self.subject.rest()?;
+        while self.watch.look().disturbs() && Instant::now() < until {
+            pause(BETWEEN_LOOKS, self.stop)?;
+        }
+        self.subject.wake()
     }
 
     fn least_known(&self, founds: &Founds, done: &BTreeSet<Resource>) -> Vec<Resource> {

@@ -20,10 +20,12 @@ pub struct Found {
 }
 
 impl Found {
-    /// The highest intensity at which `threshold` of the speed was kept.
+    /// The highest intensity at which `threshold` of the speed was kept. With the CPUs elsewhere than the machine is told
+    /// it may be all.
     #[must_use]
     pub fn tolerated(&self, threshold: f64) -> Estimate {
-        tolerated(&self.levels, threshold)
+        let found = tolerated(&self.levels, threshold);
+        Estimate { high: if self.disturbed { 100.0 } else { found.high }, ..found }
     }
 
     /// Both together; of two one of which was disturbed the other.
@@ -79,6 +81,9 @@ mod tests {
         let (calm, rough) = (found(&[(100.0, 1.0)], false), found(&[(100.0, 0.6)], true));
         assert_eq!(rough.clone().and(calm.clone()), calm);
         assert_eq!(calm.clone().and(rough.clone()), calm);
-        assert_eq!(rough.clone().and(rough).levels[0].ratios, [0.6; 4], "better than nothing");
+        let twice = rough.clone().and(rough);
+        assert_eq!(twice.levels[0].ratios, [0.6; 4], "better than nothing");
+        let tolerated = twice.tolerated(0.95);
+        assert!(tolerated.value < 100.0 && tolerated.high == 100.0, "elsewhere it may be all");
     }
 }
