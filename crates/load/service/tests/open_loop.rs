@@ -207,8 +207,10 @@ fn who_rests_is_asked_nothing_and_goes_on_when_told_to() {
     let bench = Bench::integrated(Arc::new(Instant), small_store(), 1);
     let controls = Controls::default();
     let hand = controls.clone();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let until = |more: &dyn Fn() -> bool| {
         while !more() {
+            assert!(std::time::Instant::now() < end, "it never heard of it");
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     };

@@ -81,6 +81,10 @@ const HEEDED: Duration = Duration::from_millis(50);
 const PATIENCE: usize = 4;
 /// A window with fewer answers goes on.
 const LEAST_ANSWERS: u64 = 8;
+/// Without an answer for less than this nobody counts as overloaded.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+/// Nobody is waited for as if fewer were asked.
+const LEAST_QPS: f64 = 0.1;
 /// A server listens within this.
 const READY: Duration = Duration::from_secs(10);
 
@@ -242,7 +246,8 @@ impl Loaded {
     fn work(&mut self, length: Duration) -> Result<Speed, ProfileError> {
         self.wake()?;
         let before = (self.tally(), self.cpu_time());
-        for _ in 0..PATIENCE * PATIENCE {
+        let begun = Instant::now();
+        while begun.elapsed() < self.patience(length) {
             if self.stop.wait(length) {
                 return Err(ProfileError::Stopped);
             }
@@ -257,6 +262,12 @@ impl Loaded {
             return Ok(Speed { by_wall: inverse(mean_ms), by_cpu });
         }
         Err(ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps })
+    }
+
+    /// How long it may take until enough is answered.
+    fn patience(&self, length: Duration) -> Duration {
+        let due = Duration::from_secs_f64(LEAST_ANSWERS as f64 / self.qps.max(LEAST_QPS));
+        LEAST_PATIENCE + (length + due) * PATIENCE as u32
     }
 
     fn tally(&self) -> Tally {
