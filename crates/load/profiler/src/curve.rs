@@ -1,7 +1,7 @@
 //! A sensitivity curve: how fast a workload still is at each intensity of pressure on one resource
 //! and where its quality of service is lost (B-6).
 
-use crate::stats::{Estimate, Resampler, falling, falling_medians, median};
+use crate::stats::{Estimate, Resampler, falling, falling_medians};
 
 /// Draws for the interval of a tolerated intensity.
 const DRAWS: usize = 300;
@@ -43,8 +43,12 @@ impl Curve {
 
     /// The same of other ratios that those of each level might have been.
     fn drawn(levels: &[Level], mut draw: impl FnMut(&[f64]) -> Vec<f64>) -> Curve {
-        let there = levels.iter().filter(|l| l.percent > 0.0 && median(&l.ratios).is_some());
-        let mut drawn: Vec<(f64, Vec<f64>)> = there.map(|l| (l.percent, draw(&l.ratios))).collect();
+        let mut one = |level: &Level| {
+            let finite = level.ratios.iter().copied().filter(|ratio| ratio.is_finite());
+            let finite: Vec<f64> = finite.collect();
+            (level.percent > 0.0 && !finite.is_empty()).then(|| (level.percent, draw(&finite)))
+        };
+        let mut drawn: Vec<(f64, Vec<f64>)> = levels.iter().filter_map(&mut one).collect();
         drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (percents, ratios): (Vec<f64>, Vec<Vec<f64>>) = drawn.into_iter().unzip();
         Curve::evened(&percents, &falling_medians(&ratios))

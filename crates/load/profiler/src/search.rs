@@ -14,7 +14,7 @@
 //!           lo = 0, hi = 100; while hi - lo > resolution: x = (lo + hi) / 2
 //!           trial(x): kept -> lo = x, lost -> hi = x
 //! refine:   while there is time and the interval of the answer is wider than the resolution:
-//!           two more ratios at that one of the two levels around the answer which has fewer
+//!           three more ratios at that one of the two levels around the answer which has fewer
 //! ```
 //!
 //! What is not decided at MOST is judged by its median; the interval of the answer, which

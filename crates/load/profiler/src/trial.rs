@@ -79,7 +79,6 @@ impl Effort {
 pub(crate) struct Trial<'a> {
     subject: &'a mut dyn Subject,
     pressure: &'a Running,
-    resource: Resource,
     effort: Effort,
     threshold: f64,
     stop: &'a Stop,
@@ -96,8 +95,7 @@ impl<'a> Trial<'a> {
         threshold: f64,
         stop: &'a Stop,
     ) -> Trial<'a> {
-        let (resource, kept) = (pressure.resource(), Duration::ZERO);
-        Trial { subject, pressure, resource, effort, threshold, stop, kept }
+        Trial { subject, pressure, effort, threshold, stop, kept: Duration::ZERO }
     }
 }
 
@@ -308,7 +306,7 @@ impl Trial<'_> {
     }
 
     fn speed(&mut self) -> Result<f64, ProfileError> {
-        Ok(of_interest(self.resource, self.subject.speed(self.effort.window)?))
+        Ok(of_interest(self.pressure.resource(), self.subject.speed(self.effort.window)?))
     }
 
     /// Lets the workload go on while caches fill.

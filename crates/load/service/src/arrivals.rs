@@ -1,6 +1,7 @@
 //! The schedule of an open-loop generator: exponential gaps, drawn ahead from a seed (L-3).
 
-use crate::profile::{Controls, Profile};
+use crate::controls::Controls;
+use crate::profile::Profile;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};

@@ -1,11 +1,12 @@
 //! A target that stands ready for runs.
 
+use crate::controls::Controls;
 use crate::driver::{Framed, Http, Memcached, Redis, Url, fill};
 use crate::embedded::{Service, ServiceSpec};
 use crate::generator::{Backend, LoadPlan, TcpTarget, Workers, drive};
 use crate::peak::{PeakPlan, PeakReport, find_peak};
 use crate::probe::{Probe, ProbeSpec};
-use crate::profile::{Controls, Profile};
+use crate::profile::Profile;
 use crate::report::RunReport;
 use crate::server::ServerProcess;
 use crate::slo::{SloPlan, SloReport, find_slo};

@@ -2,8 +2,8 @@
 
 use crate::LoadError;
 use crate::bench::Bench;
+use crate::controls::Controls;
 use crate::generator::LoadPlan;
-use crate::profile::Controls;
 use crate::report::{LOAD_SCHEMA, LoadReport, RunReport, TailInterval};
 use crate::stats::interval;
 use crate::target::Target;

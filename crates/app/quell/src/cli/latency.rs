@@ -228,14 +228,10 @@ impl Loaded {
     /// The 95th percentile over a window, in ms. A window in which nothing was answered is looked at
     /// again: what an overload left behind is worked off meanwhile.
     pub(crate) fn p95_ms(&mut self, length: Duration) -> Result<f64, ProfileError> {
-        Ok(self.answering(length)?.sojourn.p95_ms)
-    }
-
-    fn answering(&mut self, length: Duration) -> Result<RunReport, ProfileError> {
         for _ in 0..PATIENCE {
             let run = self.window(length)?;
             if run.answered > 0 {
-                return Ok(run);
+                return Ok(run.sojourn.p95_ms);
             }
         }
         Err(ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps })

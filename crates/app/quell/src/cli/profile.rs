@@ -140,6 +140,7 @@ impl Args {
         let Some(rate) = self.load.rate_of_work() else { return FOR_TAILS };
         let (least, most) = if self.quick { QUICK_WINDOWS_S } else { WINDOWS_S };
         let window = Duration::from_secs_f64((REQUESTS / rate.max(1.0)).clamp(least, most));
+        // Few turns of long windows, or more of short ones.
         let listens =
             if window > FOR_WORK.settle * 10 || self.quick { 3 } else { FOR_WORK.listens };
         Effort { window, listens, ..FOR_WORK }

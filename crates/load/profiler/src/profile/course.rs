@@ -20,7 +20,7 @@ use quell_types::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Of the time of a full profile; a quick one has no more than one look at each.
+/// Of the time of a full profile; of a quick one all, and only what is left of that is for a second look.
 const FIRST: f64 = 0.8;
 
 /// While it is waited for the host.
@@ -94,18 +94,29 @@ impl Course<'_> {
     ) -> Result<(), ProfileError> {
         let mut done = BTreeSet::new();
         loop {
-            let (now, wanting) = (Instant::now(), self.least_known(founds, &done));
+            let wanting = self.least_known(founds, &done);
+            let Some(&resource) = wanting.first() else { return Ok(()) };
+            self.wait_until_apart(end.checked_sub(least).unwrap_or(end))?;
+            let now = Instant::now();
             let affordable =
                 end.saturating_duration_since(now).as_nanos() / least.as_nanos().max(1);
-            let Some(&resource) = wanting.first().filter(|_| affordable > 0) else { return Ok(()) };
-            self.wait_until_apart(end.checked_sub(least).unwrap_or(now))?;
-            let now = Instant::now();
             let parts = wanting.len().min(usize::try_from(affordable).unwrap_or(usize::MAX));
-            let (found, notes) = self.one(resource, Some(even_part(now, end, parts)))?;
-            let both = founds.remove(&resource).unwrap_or_default().and(found);
-            profile.add(resource, &both, self.options.threshold, notes);
-            founds.insert(resource, both);
+            if parts == 0 {
+                return Ok(());
+            }
             done.insert(resource);
+            match self.one(resource, Some(even_part(now, end, parts))) {
+                Ok((found, notes)) => {
+                    let both = founds.remove(&resource).unwrap_or_default().and(found);
+                    profile.add(resource, &both, self.options.threshold, notes);
+                    founds.insert(resource, both);
+                }
+                // What was found the first time stands.
+                Err(ProfileError::Resource { source, .. }) => {
+                    profile.note(resource, &format!("not measured once more: {source}"));
+                }
+                Err(e) => return Err(e),
+            }
             tell(resource, profile);
         }
     }

@@ -34,7 +34,7 @@ pub enum Metric {
     OwnCount,
     /// Instructions that it retired.
     Instructions,
-    /// Requests that it answered on its sockets.
+    /// Requests that it answered, on its sockets or to the load that it is under.
     Requests,
 }
 

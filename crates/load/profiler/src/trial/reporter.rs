@@ -1,12 +1,11 @@
 //! What a workload causes: the rate of a kernel as a reporter, beside it and beside nothing.
 
 use super::{Effort, Trial, counted};
-use crate::ProfileError;
-use crate::Subject;
 use crate::beside::{Window, ratios};
 use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent};
 use crate::stats::estimate;
+use crate::{ProfileError, Subject};
 use quell_pressure::Running;
 use std::time::{Duration, Instant};
 

@@ -17,7 +17,8 @@ pub(crate) use tcp::{DriverMaker, TcpTarget};
 
 use crate::LoadError;
 use crate::clock::{SECOND_NS, now_ns};
-use crate::profile::{Controls, Profile};
+use crate::controls::Controls;
+use crate::profile::Profile;
 use crate::report::RunReport;
 use crate::window::{Window, WindowRule};
 use collector::Collector;

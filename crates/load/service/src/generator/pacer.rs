@@ -3,7 +3,7 @@
 use super::{Extent, LoadPlan, seconds_ns};
 use crate::arrivals::Arrivals;
 use crate::clock::SECOND_NS;
-use crate::profile::Controls;
+use crate::controls::Controls;
 
 /// Ten times a second the backlog is sampled and the controls are looked at.
 pub(crate) const TICK_NS: u64 = SECOND_NS / 10;
