@@ -1,7 +1,7 @@
 //! A sensitivity curve: how fast a workload still is at each intensity of pressure on one resource
 //! and where its quality of service is lost (B-6).
 
-use crate::stats::{Estimate, Resampler, falling, falling_medians};
+use crate::stats::{Estimate, Resampler, falling, falling_medians, might_be};
 
 /// Draws for the interval of a tolerated intensity.
 const DRAWS: usize = 300;
@@ -87,7 +87,8 @@ impl Curve {
 pub fn tolerated(levels: &[Level], threshold: f64) -> Estimate {
     let value = Curve::of(levels).reaches(threshold);
     let mut resampler = Resampler::new(levels.len() as u64);
-    let mut one = || Curve::drawn(levels, |ratios| resampler.draw(ratios)).reaches(threshold);
+    let mut one =
+        || Curve::drawn(levels, |ratios| might_be(ratios, &mut resampler)).reaches(threshold);
     let draws: Vec<f64> = (0..DRAWS).map(|_| one()).collect();
     Estimate::of_draws(value, &draws)
 }
@@ -128,6 +129,15 @@ mod tests {
         let few = |count| [level(25.0, 0.9, 4), level(100.0, 0.99, count)];
         assert_eq!(tolerated(&few(20), 0.95), Estimate::exact(100.0));
         assert!(tolerated(&few(4), 0.95).value < 100.0, "as many say so as not");
+    }
+
+    #[test]
+    fn two_ratios_do_not_tell_a_place_to_five_points() {
+        let level = |ratios: &[f64]| [Level { percent: 100.0, ratios: ratios.to_vec() }];
+        let few = tolerated(&level(&[0.88, 0.90]), 0.95);
+        assert!((few.value - 45.5).abs() < 0.1 && few.width() > 25.0, "{few:?}");
+        let many = tolerated(&level(&[0.88, 0.90].repeat(10)), 0.95);
+        assert!(many.width() < 12.0, "{many:?}");
     }
 
     #[test]

@@ -22,7 +22,7 @@
 //! the search ends where it is.
 
 use crate::curve::Level;
-use crate::stats::{estimate, median};
+use crate::stats::{median, resampled};
 
 /// Fewer ratios decide nothing: by chance alone four lie on one side one time in eight.
 pub const LEAST: usize = 4;
@@ -41,7 +41,7 @@ pub enum Verdict {
 /// What the ratios of a trial say so far; none: measure on.
 #[must_use]
 pub fn verdict(ratios: &[f64], threshold: f64) -> Option<Verdict> {
-    let found = estimate(ratios)?;
+    let found = resampled(ratios)?;
     let side = |value: f64| if value >= threshold { Verdict::Kept } else { Verdict::Lost };
     if ratios.len() >= MOST {
         return median(ratios).map(side);

@@ -69,11 +69,23 @@ impl Effort {
         settle: Duration::from_millis(8),
         grid: &[],
         pairs: 4,
-        listens: 4,
+        listens: 3,
         resolution: 15.0,
         budget: Duration::from_millis(1400),
     };
+
+    /// In no more time than this: where it is too short for enough windows they are shorter.
+    #[must_use]
+    pub(crate) fn within(self, time: Duration) -> Effort {
+        let window = self.window.min((time / WINDOWS).max(LEAST_WINDOW));
+        Effort { window, budget: self.budget.min(time), ..self }
+    }
 }
+
+/// A trial wants time for so many.
+const WINDOWS: u32 = 24;
+/// They are not made shorter than this.
+const LEAST_WINDOW: Duration = Duration::from_millis(40);
 
 /// The two sides of a trial.
 pub(crate) struct Trial<'a> {
@@ -334,5 +346,7 @@ const AGAIN: usize = 6;
 /// Pairs that are measured at a time where the answer is not known well enough: each time begins with a quiet window.
 const REFINED: usize = 3;
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -98,7 +98,7 @@ const QUICK_SETTLE: Duration = Duration::from_millis(300);
 /// The longest run of a command that is repeated.
 const LONGEST_RUN: Duration = Duration::from_secs(10);
 /// A quick profile ends within this, a full one within that: time for the last window is left.
-const QUICK_WITHIN: Duration = Duration::from_millis(4000);
+const QUICK_WITHIN: Duration = Duration::from_millis(4200);
 const WITHIN: Duration = Duration::from_secs(57);
 /// The tail of a service needs windows with requests enough.
 const FOR_TAILS: Effort = Effort {

@@ -150,7 +150,7 @@ impl Course<'_> {
         let running = ready(&kernel(self.options, resource), self.topology, self.stop)?;
         let mut effort = self.effort(resource);
         if let Some(until) = until {
-            effort.budget = effort.budget.min(until.saturating_duration_since(Instant::now()));
+            effort = effort.within(until.saturating_duration_since(Instant::now()));
         }
         let (subject, threshold) = (&mut *self.subject, self.options.threshold);
         let mut trial = Trial::new(subject, &running, effort, threshold, self.stop);
@@ -188,6 +188,58 @@ fn in_order(mut known: Vec<(Resource, bool, f64)>) -> Vec<Resource> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trial::testing::{Made, NO_TIME};
+    use crate::{Machine, Seats};
+    use quell_pressure::{Options, allowed_cpus};
+
+    /// A course past two real kernels on a host that waits so long until it moves the CPUs apart, and what it notes.
+    fn passed(waits: u32, within: Duration) -> (Profile, Founds) {
+        let (mut subject, watch) = Made::on_a_host_that_moves(u32::MAX, waits);
+        let (stop, topology) = (Stop::new().unwrap(), Topology::default());
+        let cpus = allowed_cpus().unwrap().first(1);
+        let options = ProfileOptions {
+            only: vec![Resource::Integer, Resource::FloatingPoint],
+            quick: false,
+            threshold: 0.95,
+            effort: Some(NO_TIME),
+            within: Some(within),
+            yardsticks: false,
+            witnesses: false,
+            seats: Seats { workload: cpus.clone(), pressure: cpus, same_core: true },
+            pressure: Options::new(Resource::Integer),
+        };
+        let mut profile =
+            Profile::new(&subject, &options, Machine::of(&topology), BTreeMap::default());
+        let subject: &mut dyn Subject = &mut subject;
+        let mut course =
+            Course { subject, options: &options, topology: &topology, stop: &stop, watch };
+        let founds =
+            course.through(&options.only, Instant::now(), &mut profile, &mut |_, _| ()).unwrap();
+        (profile, founds)
+    }
+
+    #[test]
+    fn a_second_look_waits_for_the_host_and_counts_alone() {
+        // A look that sees something is made twice: so many are more than one.
+        let (profile, founds) = passed(5, Duration::from_secs(40));
+        for (resource, found) in &founds {
+            assert!(!found.disturbed, "{resource}: {found:?}");
+            assert_eq!(profile.tolerated[resource].value, 100.0, "{resource}");
+        }
+        assert_eq!(founds.len(), 2);
+    }
+
+    #[test]
+    fn a_host_that_never_moves_is_waited_for_within_the_time() {
+        let begun = Instant::now();
+        let (profile, founds) = passed(0, Duration::from_secs(2));
+        assert!(begun.elapsed() > Duration::from_secs(1), "it was waited");
+        for (resource, found) in &founds {
+            let tolerated = profile.tolerated[resource];
+            assert!(found.disturbed && tolerated.value < 100.0, "{resource}: {found:?}");
+            assert_eq!(tolerated.high, 100.0, "elsewhere it may be all");
+        }
+    }
 
     #[test]
     fn each_has_an_even_part_of_what_is_left() {

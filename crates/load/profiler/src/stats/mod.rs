@@ -7,6 +7,7 @@ mod interval;
 mod line;
 
 pub use interval::{Estimate, Resampler, difference, estimate, mean_of_medians};
+pub(crate) use interval::{might_be, resampled};
 pub use line::{falling, falling_medians, half_effect, largest_deviation, pearson};
 
 /// The middle of these numbers, between the two middle ones if their count is even; what is not

@@ -165,7 +165,7 @@ mod tests {
         for (ratios, clear) in [
             (&[0.90, 0.91, 0.92, 0.91][..], true),
             (&[0.90, 1.00, 0.92, 0.91], false),
-            (&[0.9], true),
+            (&[0.9], false),
             (&[], false),
         ] {
             assert_eq!(is_clear(ratios), clear, "{ratios:?}");

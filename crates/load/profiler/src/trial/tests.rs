@@ -1,63 +1,10 @@
 //! Windows and looks at a host that is as a script says.
 
+use super::testing::{Made, NO_TIME};
 use super::*;
-use crate::{Metric, Watched};
+use crate::Watched;
 use quell_pressure::{Options, allowed_cpus, arm};
 use quell_types::Topology;
-use std::cell::Cell;
-use std::rc::Rc;
-
-/// Loses a fifth of its speed under pressure for so many windows, in which the host runs both CPUs on
-/// one core, and nothing afterwards.
-struct Made {
-    windows: u32,
-    stretch: u32,
-    together: Rc<Cell<bool>>,
-    rests: bool,
-}
-
-impl Subject for Made {
-    fn name(&self) -> &str {
-        "made"
-    }
-
-    fn metric(&self) -> Metric {
-        Metric::OwnCount
-    }
-
-    /// Quiet, pressed, quiet, pressed: every second window is under pressure.
-    fn speed(&mut self, _: Duration) -> Result<Speed, ProfileError> {
-        assert!(!self.rests, "nobody measures a workload that rests");
-        self.together.set(self.windows <= self.stretch);
-        let slow = self.together.get() && self.windows % 2 == 1;
-        self.windows += 1;
-        Ok(Speed { by_wall: if slow { 0.8 } else { 1.0 }, by_cpu: None })
-    }
-
-    fn can_rest(&self) -> bool {
-        true
-    }
-
-    fn rest(&mut self) -> Result<(), ProfileError> {
-        self.rests = true;
-        Ok(())
-    }
-
-    fn wake(&mut self) -> Result<(), ProfileError> {
-        self.rests = false;
-        Ok(())
-    }
-}
-
-const NO_TIME: Effort = Effort {
-    window: Duration::ZERO,
-    settle: Duration::ZERO,
-    grid: &[],
-    pairs: 4,
-    listens: 4,
-    resolution: 50.0,
-    budget: Duration::from_secs(60),
-};
 
 /// A trial of it beside a host that is as it says, and what was seen of that.
 fn tried<T>(
@@ -65,11 +12,7 @@ fn tried<T>(
     effort: Effort,
     run: impl FnOnce(&mut Trial<'_>, Instant, &mut Watch) -> T,
 ) -> (T, Watched) {
-    let together = Rc::new(Cell::new(false));
-    let theirs = Rc::clone(&together);
-    let place = move |_| if theirs.get() { Placement::Together } else { Placement::Apart };
-    let mut watch = Watch::scripted(place);
-    let mut subject = Made { windows: 0, stretch, together, rests: false };
+    let (mut subject, mut watch) = Made::on_a_host(stretch);
     let (resource, stop) = (Resource::Integer, Stop::new().unwrap());
     let mut options = Options::new(resource);
     options.cpus = allowed_cpus().unwrap().first(1);

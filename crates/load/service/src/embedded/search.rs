@@ -1,22 +1,19 @@
 //! Full-text search over a generated corpus: BM25, top ten, the role of TailBench's xapian.
 
+mod corpus;
+
 use super::zipf::Ranks;
 use super::{RequestSource, Service};
 use crate::LoadError;
-use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tantivy::collector::{Count, TopDocs};
-use tantivy::indexer::NoMergePolicy;
 use tantivy::query::{BooleanQuery, Query, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
-use tantivy::tokenizer::{PreTokenizedString, Token};
-use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
+use tantivy::{Index, ReloadPolicy, Searcher, Term};
 
 const TOP: usize = 10;
-/// More than any corpus here needs, so that everything lands in one segment.
-const WRITER_BYTES: usize = 512 << 20;
 /// A query longer than this is cut: the rest would only lengthen one request without bound.
 const MAX_TERMS: usize = 16;
 
@@ -70,7 +67,7 @@ impl Search {
         let body =
             schema.add_text_field("body", TextOptions::default().set_indexing_options(indexing));
         let index = Index::create_in_ram(schema.build());
-        fill(&index, body, params).map_err(failed("fill its index"))?;
+        corpus::fill(&index, body, params).map_err(failed("fill its index"))?;
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into();
         let reader: tantivy::IndexReader = reader.map_err(failed("open its index"))?;
         Ok(Self { searcher: reader.searcher(), body })
@@ -135,42 +132,6 @@ fn check(params: &SearchParams) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// The words are made, so no tokenizer has to find them again: that halves the time to index.
-fn fill(index: &Index, body: Field, params: &SearchParams) -> tantivy::Result<()> {
-    let words: Vec<String> = (0..params.vocabulary).map(word).collect();
-    let ranks = Ranks::new("vocabulary", params.vocabulary, params.word_exponent)
-        .map_err(|e| tantivy::TantivyError::InvalidArgument(e.to_string()))?;
-    let mut rng = ChaCha8Rng::seed_from_u64(params.seed);
-    let mut writer: IndexWriter = index.writer_with_num_threads(1, WRITER_BYTES)?;
-    writer.set_merge_policy(Box::new(NoMergePolicy));
-    for _ in 0..params.documents {
-        let tokens = (0..params.words_per_document as usize)
-            .map(|position| Token {
-                position,
-                text: words[ranks.draw(&mut rng) as usize].clone(),
-                ..Token::default()
-            })
-            .collect();
-        let mut document = TantivyDocument::default();
-        document.add_pre_tokenized_text(body, PreTokenizedString { text: String::new(), tokens });
-        writer.add_document(document)?;
-    }
-    writer.commit()?;
-    Ok(())
-}
-
-/// The word of a rank: its number in letters, common words shorter, as in languages.
-fn word(rank: u32) -> String {
-    let mut left = rank + 1;
-    let mut letters = String::new();
-    while left > 0 {
-        left -= 1;
-        letters.push(char::from(b'a' + (left % 26) as u8));
-        left /= 26;
-    }
-    letters
-}
-
 /// Queries of a few words drawn by Zipf's law.
 pub(crate) struct Queries {
     ranks: Ranks,
@@ -191,7 +152,7 @@ impl RequestSource for Queries {
             if term > 0 {
                 out.push(b' ');
             }
-            out.extend_from_slice(word(self.ranks.draw(rng)).as_bytes());
+            out.extend_from_slice(corpus::word(self.ranks.draw(rng)).as_bytes());
         }
     }
 }
@@ -199,7 +160,6 @@ impl RequestSource for Queries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     fn small() -> SearchParams {
         SearchParams {
@@ -214,13 +174,6 @@ mod tests {
         let mut response = Vec::new();
         search.serve(query.as_bytes(), &mut response);
         String::from_utf8(response).unwrap()
-    }
-
-    #[test]
-    fn every_rank_has_its_own_word() {
-        let words: BTreeSet<String> = (0..20_000).map(word).collect();
-        assert_eq!(words.len(), 20_000);
-        assert_eq!((word(0), word(25), word(26)), ("a".into(), "z".into(), "aa".into()));
     }
 
     #[test]
