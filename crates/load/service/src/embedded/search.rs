@@ -160,6 +160,7 @@ impl RequestSource for Queries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
 
     fn small() -> SearchParams {
         SearchParams {
@@ -188,6 +189,23 @@ mod tests {
             .collect();
         assert_eq!(scores.len(), TOP);
         assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    }
+
+    #[test]
+    fn what_was_drawn_is_found() {
+        let params = small();
+        let ranks = Ranks::new("vocabulary", params.vocabulary, params.word_exponent).unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(params.seed);
+        let mut drawn = || ranks.draw(&mut rng);
+        let text: Vec<Vec<u32>> = (0..params.documents)
+            .map(|_| (0..params.words_per_document).map(|_| drawn()).collect())
+            .collect();
+        let search = Search::build(&params).unwrap();
+        for rank in [0, 1, 7, 90, 399] {
+            let hits = text.iter().filter(|ranks| ranks.contains(&rank)).count();
+            let answer = ask(&search, &corpus::word(rank));
+            assert!(answer.starts_with(&format!("{hits} hits\n")), "{hits}, {answer}");
+        }
     }
 
     #[test]
