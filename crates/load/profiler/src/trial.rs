@@ -74,17 +74,18 @@ impl Effort {
         budget: Duration::from_millis(1400),
     };
 
-    /// In no more time than this: where it is too short for enough windows they are shorter.
+    /// In no more time than this: where it is too short for enough windows they are shorter, but not than `least`, in
+    /// which the workload's progress means something.
     #[must_use]
-    pub(crate) fn within(self, time: Duration) -> Effort {
-        let window = self.window.min((time / WINDOWS).max(LEAST_WINDOW));
+    pub(crate) fn within(self, time: Duration, least: Duration) -> Effort {
+        let window = self.window.min((time / WINDOWS).max(LEAST_WINDOW).max(least));
         Effort { window, budget: self.budget.min(time), ..self }
     }
 }
 
 /// A trial wants time for so many.
 const WINDOWS: u32 = 24;
-/// They are not made shorter than this.
+/// They are not made shorter than this for anybody.
 const LEAST_WINDOW: Duration = Duration::from_millis(40);
 
 /// The two sides of a trial.

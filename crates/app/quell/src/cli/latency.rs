@@ -345,8 +345,9 @@ impl Subject for Loaded {
         process_cpu_time(self.pid().ok()?)
     }
 
+    /// Work shows in any window, a tail only where there are requests enough.
     fn least_window(&self) -> Duration {
-        LEAST_WINDOW
+        if self.by_work { Duration::ZERO } else { LEAST_WINDOW }
     }
 
     fn can_rest(&self) -> bool {

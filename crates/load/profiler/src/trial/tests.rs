@@ -120,3 +120,17 @@ fn a_whole_trial_of_what_loses_nothing() {
     let (found, _) = tried(u32::MAX, NO_TIME, |trial, _, watch| trial.run(watch).unwrap());
     assert!(found.disturbed, "the host never settles: {found:?}");
 }
+
+#[test]
+fn windows_are_shorter_where_time_is_short() {
+    let ms = Duration::from_millis;
+    let effort = Effort { window: ms(300), budget: ms(8000), ..NO_TIME };
+    for (time, least, window) in
+        [(9000, 0, 300), (2400, 0, 100), (240, 0, 40), (0, 0, 40), (240, 250, 250), (240, 600, 300)]
+    {
+        let found = effort.within(ms(time), ms(least));
+        assert_eq!(found.window, ms(window), "{time} {least}");
+        assert_eq!(found.budget, ms(time.min(8000)), "{time} {least}");
+    }
+    assert_eq!(NO_TIME.within(ms(10), ms(600)).window, Duration::ZERO, "never longer than wanted");
+}
