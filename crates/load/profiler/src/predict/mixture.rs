@@ -181,6 +181,7 @@ mod tests {
             .map(|(intensity_percent, loss)| CurvePoint {
                 intensity_percent,
                 speed_frac: Estimate::exact(1.0 - loss),
+                pairs: 4,
             })
             .to_vec()
     }

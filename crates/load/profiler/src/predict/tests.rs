@@ -20,6 +20,7 @@ fn program(sensitive: f64, causes: f64) -> Profile {
         let at = |percent: f64| CurvePoint {
             intensity_percent: percent,
             speed_frac: Estimate::exact(1.0 - loss * percent / 100.0),
+            pairs: 4,
         };
         BTreeMap::from([(BANDWIDTH, vec![at(50.0), at(100.0)])])
     };
@@ -106,6 +107,7 @@ fn with_witnesses_a_pair_is_a_mixture_and_needs_no_other_pair() {
         let point = |intensity_percent, loss| CurvePoint {
             intensity_percent,
             speed_frac: Estimate::exact(1.0 - loss),
+            pairs: 4,
         };
         vec![point(50.0, 0.8 * hurt), point(100.0, hurt)]
     };

@@ -195,11 +195,23 @@ mod tests {
 
     /// A course past two real kernels on a host that waits so long until it moves the CPUs apart, and what it notes.
     fn passed(waits: u32, within: Duration) -> (Profile, Founds) {
+        let only = [Resource::Integer, Resource::FloatingPoint];
+        passed_by(&only, Options::new(Resource::Integer), waits, within, &mut |_, _| ())
+    }
+
+    /// The same past these kernels, with such settings; it is told of each.
+    fn passed_by(
+        only: &[Resource],
+        pressure: Options,
+        waits: u32,
+        within: Duration,
+        tell: &mut Tell<'_>,
+    ) -> (Profile, Founds) {
         let (mut subject, watch) = Made::on_a_host_that_moves(u32::MAX, waits);
         let (stop, topology) = (Stop::new().unwrap(), Topology::default());
         let cpus = allowed_cpus().unwrap().first(1);
         let options = ProfileOptions {
-            only: vec![Resource::Integer, Resource::FloatingPoint],
+            only: only.to_vec(),
             quick: false,
             threshold: 0.95,
             effort: Some(NO_TIME),
@@ -207,16 +219,36 @@ mod tests {
             yardsticks: false,
             witnesses: false,
             seats: Seats { workload: cpus.clone(), pressure: cpus, same_core: true },
-            pressure: Options::new(Resource::Integer),
+            pressure,
         };
         let mut profile =
             Profile::new(&subject, &options, Machine::of(&topology), BTreeMap::default());
         let subject: &mut dyn Subject = &mut subject;
         let mut course =
             Course { subject, options: &options, topology: &topology, stop: &stop, watch };
-        let founds =
-            course.through(&options.only, Instant::now(), &mut profile, &mut |_, _| ()).unwrap();
+        let founds = course.through(only, Instant::now(), &mut profile, tell).unwrap();
         (profile, founds)
+    }
+
+    #[test]
+    fn a_second_look_that_fails_leaves_what_the_first_one_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = Options::new(Resource::StorageCapacity);
+        options.storage.folder = Some(folder.path().to_owned());
+        let mut told = Vec::new();
+        // Between both looks the disk's folder goes away.
+        let mut tell = |resource: Resource, profile: &Profile| {
+            told.push(profile.tolerated[&resource]);
+            let _ = std::fs::remove_dir_all(folder.path());
+        };
+        let only = [Resource::StorageCapacity];
+        let (profile, founds) = passed_by(&only, options, 5, Duration::from_secs(40), &mut tell);
+        let found = &founds[&Resource::StorageCapacity];
+        assert!(found.disturbed, "the first look: {found:?}");
+        assert_eq!(told, [told[0]; 2]);
+        assert!(profile.absent.is_empty(), "{:?}", profile.absent);
+        let notes = profile.notes.join("\n");
+        assert!(notes.contains("storage-capacity: not measured once more"), "{notes}");
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl Profile {
 fn points(levels: &[Level]) -> Vec<CurvePoint> {
     let point = |level: &Level| {
         let speed_frac = estimate(&level.ratios)?;
-        Some(CurvePoint { intensity_percent: level.percent, speed_frac })
+        Some(CurvePoint { intensity_percent: level.percent, speed_frac, pairs: level.ratios.len() })
     };
     levels.iter().filter_map(point).collect()
 }

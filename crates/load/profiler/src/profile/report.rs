@@ -30,6 +30,9 @@ pub struct CurvePoint {
     pub intensity_percent: f64,
     /// The workload's speed as a share of that alone.
     pub speed_frac: Estimate,
+    /// From so many pairs of windows; 0 in profiles that do not tell.
+    #[serde(default)]
+    pub pairs: usize,
 }
 
 /// A tolerated intensity that was found while the service was guarded.
