@@ -4,15 +4,18 @@
 . /lab/guest/check.sh
 
 figures=/out/demo.json
+# Not searched: where the host stands still now and then, no rate is one that lasts.
+peak=5
 
 demo() {
-	"$quell" demo --service store --loads 0.4 --laws "$1" --seconds "$2" --no-network \
+	"$quell" demo --service store --peak $peak --loads 0.4 --laws "$1" --seconds "$2" --no-network \
 		--json "$figures" >"/out/demo-$2.log" 2>&1 &
 	demo=$!
 }
 
 groups() { find /sys/fs/cgroup -mindepth 1 -type d -name 'quell*'; }
 helpers() { grep -l "quell-demo-$demo/" /proc/[0-9]*/cmdline 2>/dev/null; }
+no_helper() { [ -z "$(helpers)" ]; }
 batch_works() { grep -q . "/sys/fs/cgroup/quell-demo-$demo/quell-batch-llc/cgroup.procs"; }
 figure() { sed -n "s/^ *\"$1\": *\([^,]*\),*$/\1/p" "$figures" | head -n 1; }
 
@@ -24,7 +27,7 @@ wait $demo 2>/dev/null
 check "killed: its groups are left" sh -c "find /sys/fs/cgroup -name 'quell*' | grep -q ."
 check "killed: quell restore" "$quell" restore --state-dir /var/lib/quell-lab
 check "killed: no group is left" equals "$(groups)" ""
-check "killed: no helper is left" equals "$(helpers)" ""
+check "killed: no helper is left" waits 10 no_helper
 check "killed: its folder is gone" test ! -e "/run/quell-demo-$demo"
 
 demo alone,quell 12

@@ -28,6 +28,8 @@ pub enum Size {
 pub struct GuardOptions {
     /// The service.
     pub service: ServiceSpec,
+    /// Its peak rate in requests per second, where it is known; else it is searched.
+    pub peak_qps: Option<f64>,
     /// Loads as shares of the peak.
     pub loads: Vec<f64>,
     /// What is compared, in this order.
@@ -68,6 +70,7 @@ impl GuardOptions {
     ) -> GuardOptions {
         GuardOptions {
             service: ServiceSpec::Search(SearchParams::default()),
+            peak_qps: None,
             loads: loads.to_vec(),
             laws: laws.to_vec(),
             polluters: vec![batch],
@@ -90,6 +93,10 @@ impl GuardOptions {
         anyhow::ensure!(
             !self.loads.is_empty() && self.loads.iter().all(sound),
             "--loads: give shares of the peak above 0 and up to 1.5, as 0.3,0.6,0.9"
+        );
+        anyhow::ensure!(
+            self.peak_qps.is_none_or(|qps| qps.is_finite() && qps > 0.0),
+            "--peak: give requests per second, more than none"
         );
         anyhow::ensure!(
             [50.0, 95.0, 99.0].contains(&self.percentile),

@@ -183,21 +183,29 @@ impl Whole<'_> {
         LoadPlan { warmup: Extent::Seconds(self.schedule.settle_s), ..LoadPlan::default() }
     }
 
-    /// Peak and SLO.
-    fn calibrate(&mut self) -> anyhow::Result<()> {
+    /// The peak rate in requests per second, searched if nobody knows it.
+    fn find_peak(&self) -> anyhow::Result<f64> {
+        if let Some(known) = self.options.peak_qps {
+            return Ok(known);
+        }
         let (ui, bench) = (self.stage.ui, self.stage.bench);
         ui.now("finding the peak rate");
-        let interrupt = self.stage.interrupt.clone();
         let plan = self.schedule.peak.clone();
         let peak = bench.find_peak(&self.base(), &plan, &mut || ui.controls(), &mut |probe| {
             ui.now(format!("finding the peak rate: {:.0} requests/s", probe.qps));
         });
-        interrupt.check()?;
-        let peak = peak?;
-        ui.now(format!("peak {:.0} requests/s; finding the SLO", peak.peak_qps));
+        self.stage.interrupt.check()?;
+        Ok(peak?.peak_qps)
+    }
+
+    /// Peak and SLO.
+    fn calibrate(&mut self) -> anyhow::Result<()> {
+        let peak_qps = self.find_peak()?;
+        let (ui, bench) = (self.stage.ui, self.stage.bench);
+        ui.now(format!("peak {peak_qps:.0} requests/s; finding the SLO"));
         let (base, plan) = (self.base(), &self.schedule.slo);
-        let slo = bench.find_slo(&base, plan, peak.peak_qps, &mut || ui.controls());
-        interrupt.check()?;
+        let slo = bench.find_slo(&base, plan, peak_qps, &mut || ui.controls());
+        self.stage.interrupt.check()?;
         let slo: SloReport = slo?;
         if slo.high_ms > DOUBTFUL * slo.low_ms {
             ui.say(format!(
@@ -206,11 +214,11 @@ impl Whole<'_> {
                 slo.high_ms / slo.low_ms
             ));
         }
-        self.stage.objective = Objective { slo_ms: slo.slo_ms, peak_qps: peak.peak_qps };
-        (self.report.slo_ms, self.report.peak_qps) = (slo.slo_ms, peak.peak_qps);
+        self.stage.objective = Objective { slo_ms: slo.slo_ms, peak_qps };
+        (self.report.slo_ms, self.report.peak_qps) = (slo.slo_ms, peak_qps);
         ui.say(format!(
-            "peak {:.0} requests/s; SLO: p{} within {:.2} ms",
-            peak.peak_qps, self.options.percentile, slo.slo_ms
+            "peak {peak_qps:.0} requests/s; SLO: p{} within {:.2} ms",
+            self.options.percentile, slo.slo_ms
         ));
         checkpoint(self.options, self.report)
     }

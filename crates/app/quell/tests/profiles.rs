@@ -138,6 +138,18 @@ fn a_service_of_its_own_has_a_model_of_its_traffic_or_a_reason() {
 }
 
 #[test]
+fn a_service_with_an_objective_is_judged_by_its_tail() {
+    let by = |slo_ms: &str| {
+        let args = ["profile", "--quick", "--service", "store", "--slo-ms", slo_ms, "--json", "-"];
+        let found = json(&quell(&[&args[..], &LITTLE[..]].concat()));
+        assert_eq!(found["workload"]["metric"], "inverse_latency", "{found}");
+        found["tolerated"]["llc-bandwidth"]["value"].as_f64().unwrap()
+    };
+    assert_eq!(by("60000"), 100.0, "nothing makes it wait for a minute");
+    assert!((0.0..=100.0).contains(&by("0.001")), "no tail is as short as that");
+}
+
+#[test]
 fn profiles_are_kept_shown_predicted_from_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().to_str().unwrap();

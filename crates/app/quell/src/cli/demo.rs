@@ -38,6 +38,9 @@ pub(crate) struct Common {
     /// The service.
     #[arg(long, value_enum, default_value = "search")]
     service: Service,
+    /// Its peak rate, in requests per second, where it is known: it is not searched then.
+    #[arg(long, value_name = "QPS")]
+    peak: Option<f64>,
     /// The judged percentile of the sojourn: 50, 95 or 99.
     #[arg(long, value_name = "P", default_value_t = 95.0)]
     percentile: f64,
@@ -99,6 +102,7 @@ impl Common {
         };
         Ok(GuardOptions {
             service: self.service.spec(),
+            peak_qps: self.peak,
             loads: loads.to_vec(),
             laws: laws.to_vec(),
             polluters: polluters.to_vec(),

@@ -2,6 +2,7 @@
 //! its CPU time.
 
 mod live;
+mod tail;
 
 use super::wire::Wire;
 use anyhow::Context as _;
@@ -337,17 +338,25 @@ impl Subject for Loaded {
         if self.by_work {
             return self.work(length);
         }
-        let p95 = self.p95_ms(length)?.max(self.slo_ms.unwrap_or(0.0));
-        Ok(Speed { by_wall: inverse(p95), by_cpu: None })
+        let p95_ms = match self.slo_ms {
+            Some(slo_ms) => self.tail_ms(length)?.max(slo_ms),
+            None => self.p95_ms(length)?,
+        };
+        Ok(Speed { by_wall: inverse(p95_ms), by_cpu: None })
     }
 
     fn cpu_time(&self) -> Option<Duration> {
         process_cpu_time(self.pid().ok()?)
     }
 
-    /// Work shows in any window, a tail only where there are requests enough.
+    /// Work shows in any window, a tail only where there are requests enough; without an objective it says something
+    /// only where there are more.
     fn least_window(&self) -> Duration {
-        if self.by_work { Duration::ZERO } else { LEAST_WINDOW }
+        match self.slo_ms {
+            _ if self.by_work => Duration::ZERO,
+            Some(_) => tail::window(self.qps).min(LEAST_WINDOW),
+            None => LEAST_WINDOW,
+        }
     }
 
     fn can_rest(&self) -> bool {
@@ -363,7 +372,7 @@ impl Subject for Loaded {
     fn wake(&mut self) -> Result<(), ProfileError> {
         match &self.live {
             Some(live) => live.go_on(),
-            None if self.by_work => {
+            None if self.by_work || self.slo_ms.is_some() => {
                 let live = Live::start(&self.bench, self.qps, self.seed);
                 self.live = Some(live.map_err(|e| ProfileError::subject(self.name, e))?);
             }

@@ -110,6 +110,13 @@ const FOR_TAILS: Effort = Effort {
     resolution: 15.0,
     budget: Duration::from_secs(8),
 };
+/// Where there is no time for that, with so few that they tell a tail at all.
+const FOR_TAILS_QUICK: Effort = Effort {
+    window: Duration::from_millis(100),
+    settle: Duration::from_millis(10),
+    listens: 3,
+    ..FOR_TAILS
+};
 /// Its work shows in shorter ones: so many requests at least, within these bounds.
 const FOR_WORK: Effort = Effort { settle: Duration::from_millis(10), listens: 6, ..FOR_TAILS };
 const REQUESTS: f64 = 120.0;
@@ -137,7 +144,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 impl Args {
     fn effort_for_service(&self) -> Effort {
-        let Some(rate) = self.load.rate_of_work() else { return FOR_TAILS };
+        let Some(rate) = self.load.rate_of_work() else {
+            return if self.quick { FOR_TAILS_QUICK } else { FOR_TAILS };
+        };
         let (least, most) = if self.quick { QUICK_WINDOWS_S } else { WINDOWS_S };
         let window = Duration::from_secs_f64((REQUESTS / rate.max(1.0)).clamp(least, most));
         // Few turns of long windows, or more of short ones.

@@ -64,7 +64,8 @@ fn names(told: &Value, demo: &Demo) -> bool {
 fn restore_cleans_up_after_a_killed_demo() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
-    let mut demo = Demo::start(folder.path(), &["--seconds", "60", "--no-network"]);
+    let args = ["--seconds", "60", "--no-network"];
+    let mut demo = Demo::of_known_peak("alone,none,quell", folder.path(), &args);
     demo.wait_for_batch("llc");
     assert!(!names(&restore(), &demo), "it lives");
     assert!(demo.0.try_wait().unwrap().is_none() && demo.home("cpu").exists());
@@ -81,7 +82,7 @@ fn restore_cleans_up_after_a_killed_demo() {
 fn the_next_demo_cleans_up_after_one_killed_with_its_agent_and_its_network() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
-    let mut dead = Demo::of_laws("alone", folder.path(), &["--seconds", "10"]);
+    let mut dead = Demo::of_known_peak("alone", folder.path(), &["--seconds", "10"]);
     dead.wait_for_batch("network");
     let network = namespaces(dead.0.id());
     assert_eq!(network.len(), 3, "near, middle, far: {network:?}");
@@ -92,7 +93,8 @@ fn the_next_demo_cleans_up_after_one_killed_with_its_agent_and_its_network() {
         kill_process(pid, Signal::KILL).unwrap();
     }
     kill(&mut dead);
-    let next = Demo::of_laws("alone", folder.path(), &["--seconds", "60", "--no-network"]);
+    let args = ["--seconds", "60", "--no-network"];
+    let next = Demo::of_known_peak("alone", folder.path(), &args);
     let end = Instant::now() + PATIENCE;
     while !next.home("cpu").join("quell-service").exists() {
         assert!(Instant::now() < end, "the next demo never began");

@@ -94,6 +94,7 @@ impl Pacer {
             return None;
         }
         self.arrivals.next();
+        self.controls.count_asked();
         let measured = scheduled_ns >= self.timeline.measured_ns;
         if measured {
             self.left = self.left.map(|left| left - 1);
@@ -118,6 +119,11 @@ impl Pacer {
     /// Counts an answer where the controls can see it.
     pub(crate) fn count(&self, sojourn_ns: u64, service_ns: Option<u64>) {
         self.controls.count(sojourn_ns, service_ns);
+    }
+
+    /// Counts one that failed.
+    pub(crate) fn count_failed(&self) {
+        self.controls.count_failed();
     }
 
     /// When the measured phase ended; none while it lasts.

@@ -134,6 +134,7 @@ impl Session {
     }
 
     pub(super) fn failed(&mut self, arrival: Arrival) {
+        self.pacer.count_failed();
         self.batch.failed += u64::from(arrival.measured);
     }
 

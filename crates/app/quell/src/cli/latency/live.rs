@@ -39,6 +39,16 @@ impl Live {
         self.controls.tally()
     }
 
+    /// Begins to keep how long each answer takes.
+    pub(super) fn keep_sojourns(&self) {
+        self.controls.keep_sojourns();
+    }
+
+    /// How long each answer took since then, in ns.
+    pub(super) fn take_sojourns(&self) -> Vec<u64> {
+        self.controls.take_sojourns()
+    }
+
     pub(super) fn rest(&self) {
         self.controls.set_rate(0.0);
     }
