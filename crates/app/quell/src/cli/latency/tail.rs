@@ -50,8 +50,8 @@ impl Loaded {
             live.keep_sojourns();
         }
         let begun = Instant::now();
+        self.pause(length)?;
         loop {
-            self.pause(length)?;
             if self.tally().since(before).asked >= LEAST_ASKED {
                 break;
             }
@@ -59,6 +59,7 @@ impl Loaded {
             if begun.elapsed() > self.long(length) {
                 return Err(self.overloaded());
             }
+            self.pause(LOOK)?;
         }
         let open = self.work_off()?;
         let sojourns_ns = self.live.as_ref().map_or_else(Vec::new, super::Live::take_sojourns);
