@@ -7,8 +7,6 @@
 
 use quell_simulate::*;
 use std::fmt::Write as _;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Scenarios that are not played here.
 const LONG: [&str; 2] = ["H-E1", "A-calm"];
@@ -30,31 +28,12 @@ fn outcome(id: &str) -> String {
     lines
 }
 
-/// Of all of these, in their order. Several at a time, since many have one run only.
-fn outcomes(ids: &[&str]) -> String {
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(vec![String::new(); ids.len()]));
-    let work = || {
-        while let Some((at, id)) = {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            ids.get(at).map(|id| (at, id))
-        } {
-            let lines = outcome(id);
-            found.lock().unwrap()[at] = lines;
-        }
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(work);
-        work();
-    });
-    found.into_inner().unwrap().concat()
-}
-
 /// When a change is meant, replace the file by what the failing test prints, and the tables of
 /// `docs/experiments` by those that `quell simulate ID --report DIR` writes.
 #[test]
 fn the_figures_that_hold_are_those_that_are_written_down() {
     let short = LIBRARY.iter().map(|(id, _)| *id).filter(|id| !LONG.contains(id));
-    let found = outcomes(&short.collect::<Vec<_>>());
+    let found: String = short.map(outcome).collect();
     let golden = include_str!("golden/published.txt");
     assert!(found == golden, "other figures hold now:\n{found}");
 }
