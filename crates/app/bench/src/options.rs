@@ -117,3 +117,23 @@ impl GuardOptions {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_a_rate() {
+        let of = |peak_qps| {
+            let size = Size::Total { seconds: 60.0, rounds: 1 };
+            let search =
+                GuardOptions::search(&[0.5], &[Contender::None], Mix::Mix, size, PathBuf::new());
+            GuardOptions { peak_qps, ..search }.check()
+        };
+        assert!(of(None).is_ok() && of(Some(5.0)).is_ok());
+        for peak in [0.0, -3.0, f64::NAN, f64::INFINITY] {
+            let refused = of(Some(peak)).unwrap_err().to_string();
+            assert!(refused.starts_with("--peak"), "{peak}: {refused}");
+        }
+    }
+}

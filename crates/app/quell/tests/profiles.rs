@@ -143,10 +143,13 @@ fn a_service_with_an_objective_is_judged_by_its_tail() {
         let args = ["profile", "--quick", "--service", "store", "--slo-ms", slo_ms, "--json", "-"];
         let found = json(&quell(&[&args[..], &LITTLE[..]].concat()));
         assert_eq!(found["workload"]["metric"], "inverse_latency", "{found}");
-        found["tolerated"]["llc-bandwidth"]["value"].as_f64().unwrap()
+        let point = &found["curves"]["llc-bandwidth"][0];
+        assert!(point["pairs"].as_u64().unwrap() > 0, "{point}");
+        let tolerated = found["tolerated"]["llc-bandwidth"]["value"].as_f64().unwrap();
+        (tolerated, point["speed_frac"]["value"].as_f64().unwrap())
     };
-    assert_eq!(by("60000"), 100.0, "nothing makes it wait for a minute");
-    assert!((0.0..=100.0).contains(&by("0.001")), "no tail is as short as that");
+    assert_eq!(by("60000"), (100.0, 1.0), "nothing makes it wait for a minute");
+    assert_ne!(by("0.001").1, 1.0, "no tail is as short as that, so each counts as it is");
 }
 
 #[test]

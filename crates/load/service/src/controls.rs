@@ -1,7 +1,7 @@
 //! A hand on a running generator, and what it came to so far.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A hand on a running generator: sets its rate or stops it. Clones share the same run.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +121,7 @@ impl Controls {
         std::mem::take(&mut *self.kept())
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+    fn kept(&self) -> MutexGuard<'_, Vec<u64>> {
         self.0.kept_ns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

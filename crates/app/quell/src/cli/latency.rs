@@ -235,7 +235,7 @@ impl Loaded {
                 return Ok(run.sojourn.p95_ms);
             }
         }
-        Err(ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps })
+        Err(self.overloaded())
     }
 
     /// Requests by the CPU time that they took; and by wall time what the service says that a request took, or how long
@@ -244,10 +244,8 @@ impl Loaded {
         self.wake()?;
         let before = (self.tally(), self.cpu_time());
         let begun = Instant::now();
-        while begun.elapsed() < self.patience(length) {
-            if self.stop.wait(length) {
-                return Err(ProfileError::Stopped);
-            }
+        while begun.elapsed() < self.patience(length, LEAST_ANSWERS) {
+            self.pause(length)?;
             let (done, cpu) = (self.tally().since(before.0), self.cpu_time());
             let Some(mean_ms) = done.mean_ms().filter(|_| done.answered >= LEAST_ANSWERS) else {
                 self.check_live()?;
@@ -258,13 +256,20 @@ impl Loaded {
             let by_cpu = used.map(|used| done.answered as f64 / used.as_secs_f64());
             return Ok(Speed { by_wall: inverse(mean_ms), by_cpu });
         }
-        Err(ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps })
+        Err(self.overloaded())
     }
 
-    /// How long it may take until enough is answered.
-    fn patience(&self, length: Duration) -> Duration {
-        let due = Duration::from_secs_f64(LEAST_ANSWERS as f64 / self.qps.max(LEAST_QPS));
-        LEAST_PATIENCE + (length + due) * PATIENCE as u32
+    /// How long it may take until so many are asked, and answered.
+    fn patience(&self, length: Duration, requests: u64) -> Duration {
+        LEAST_PATIENCE + (length + due(requests, self.qps)) * PATIENCE as u32
+    }
+
+    fn overloaded(&self) -> ProfileError {
+        ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps }
+    }
+
+    fn pause(&self, time: Duration) -> Result<(), ProfileError> {
+        if self.stop.wait(time) { Err(ProfileError::Stopped) } else { Ok(()) }
     }
 
     fn tally(&self) -> Tally {
@@ -308,6 +313,11 @@ impl Loaded {
             source: std::io::Error::other(e),
         })
     }
+}
+
+/// How long it takes until so many are asked at this rate, on average.
+fn due(requests: u64, qps: f64) -> Duration {
+    Duration::from_secs_f64(requests as f64 / qps.max(LEAST_QPS))
 }
 
 /// Of a latency: one by ms.
@@ -354,7 +364,7 @@ impl Subject for Loaded {
     fn least_window(&self) -> Duration {
         match self.slo_ms {
             _ if self.by_work => Duration::ZERO,
-            Some(_) => tail::window(self.qps).min(LEAST_WINDOW),
+            Some(_) => due(tail::LEAST_ASKED, self.qps).min(LEAST_WINDOW),
             None => LEAST_WINDOW,
         }
     }

@@ -6,12 +6,12 @@
 //! work off   what was asked in it counts however late it is answered; who takes long is asked nothing more meanwhile
 //! ```
 
-use super::{LEAST_PATIENCE, LEAST_QPS, Loaded, PATIENCE};
+use super::{Live, Loaded, PATIENCE};
 use quell_profiler::{ProfileError, Subject as _};
 use std::time::{Duration, Instant};
 
 /// A window goes on until so many were asked: the 95th percentile is the last but one of them.
-const LEAST_ASKED: u64 = 20;
+pub(super) const LEAST_ASKED: u64 = 20;
 /// So many may be open at any time.
 const USUALLY_OPEN: u64 = 2;
 /// Between two looks at what is open.
@@ -37,10 +37,6 @@ impl Loaded {
         Err(self.overloaded())
     }
 
-    fn overloaded(&self) -> ProfileError {
-        ProfileError::Overloaded { what: self.name.to_owned(), per_second: self.qps }
-    }
-
     /// What was answered of a window, and how many of it were not.
     fn sojourns(&mut self, length: Duration) -> Result<(Vec<u64>, u64), ProfileError> {
         self.work_off()?;
@@ -51,24 +47,16 @@ impl Loaded {
         }
         let begun = Instant::now();
         self.pause(length)?;
-        loop {
-            if self.tally().since(before).asked >= LEAST_ASKED {
-                break;
-            }
+        while self.tally().since(before).asked < LEAST_ASKED {
             self.check_live()?;
-            if begun.elapsed() > self.long(length) {
+            if begun.elapsed() > self.patience(length, LEAST_ASKED) {
                 return Err(self.overloaded());
             }
             self.pause(LOOK)?;
         }
         let open = self.work_off()?;
-        let sojourns_ns = self.live.as_ref().map_or_else(Vec::new, super::Live::take_sojourns);
+        let sojourns_ns = self.live.as_ref().map_or_else(Vec::new, Live::take_sojourns);
         Ok((sojourns_ns, open))
-    }
-
-    /// In which so many are asked even by chance.
-    fn long(&self, length: Duration) -> Duration {
-        LEAST_PATIENCE + (length + window(self.qps)) * PATIENCE as u32
     }
 
     /// Waits until all that was asked so far is answered, as far as it is within [`DRAIN`]; how many are not.
@@ -87,15 +75,6 @@ impl Loaded {
             self.pause(LOOK)?;
         }
     }
-
-    fn pause(&self, time: Duration) -> Result<(), ProfileError> {
-        if self.stop.wait(time) { Err(ProfileError::Stopped) } else { Ok(()) }
-    }
-}
-
-/// How long it takes until enough are asked at this rate, on average.
-pub(super) fn window(qps: f64) -> Duration {
-    Duration::from_secs_f64(LEAST_ASKED as f64 / qps.max(LEAST_QPS))
 }
 
 /// Of at least one.
