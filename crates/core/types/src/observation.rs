@@ -49,6 +49,14 @@ pub struct Waits {
     pub elsewhere: Elsewhere,
 }
 
+impl Waits {
+    /// Threads that were ready to run and did not, whoever had the CPU.
+    #[must_use]
+    pub fn standing(&self) -> f64 {
+        self.behind.values().sum::<f64>() + self.own + self.others + self.nobody
+    }
+}
+
 /// Who had the other CPUs while a service's threads, who may use all of them, stood behind others: what
 /// one of those CPUs had, on average over them; in threads that stood meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

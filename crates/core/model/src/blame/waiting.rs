@@ -21,7 +21,7 @@
 //! single windows say, each in ln, by their mean and its deviation. A queue that is long now and then
 //! makes x scatter by many times its mean, always upwards: by x itself, the worse somebody harms the
 //! longer it would take to be sure of it. In ln such a window counts as one of much harm and no more,
-//! on either side of the question. Added up over all, means of ln lie below ln of the mean (Jensen),
+//! on either side of the question. One in which it did not run at all, since it stood, tells that most. Added up over all, means of ln lie below ln of the mean (Jensen),
 //! so what is shown by them holds of the whole all the more. Before the first window a few without
 //! any wait are assumed, so that one burst convinces nobody.
 //!
@@ -54,7 +54,8 @@ use sums::{Relieved, Sums};
 /// How windows are weighed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaitingParams {
-    /// A window is over when the victim has used so much CPU time, in seconds, ...
+    /// A window is over when the victim has used so much CPU time, in seconds, or stood behind others for
+    /// `most_ratio` times as long, ...
     pub window_cpu_s: f64,
     /// ... or after so many seconds.
     pub longest_window_s: f64,
@@ -62,7 +63,7 @@ pub struct WaitingParams {
     pub memory_s: f64,
     /// Windows without any wait that are assumed before the first.
     pub assumed_windows: f64,
-    /// The most that one window can tell of somebody, as x.
+    /// The most that one window can tell of all together, as a sum of x.
     pub most_ratio: f64,
     /// CPUs that a group asks for, itself and its threads that stand, from which it does not sleep.
     pub awake_cpus: f64,
@@ -235,10 +236,15 @@ impl Waiting {
             sum.asked_cpus += demand.asked_cpus * seconds;
             *known_s += seconds;
         }
-        let full = self.open.running >= self.params.window_cpu_s;
+        let full = self.open.running >= self.params.window_cpu_s || self.is_starved();
         if full || self.open.seconds >= self.params.longest_window_s {
             self.close();
         }
+    }
+
+    /// Whether the open window tells the most that one can, however little the victim ran in it.
+    fn is_starved(&self) -> bool {
+        stood_in_all(&self.open) >= self.params.most_ratio * self.params.window_cpu_s
     }
 
     fn see_elsewhere(&mut self, seen: &Elsewhere, seconds: f64) {
@@ -302,12 +308,14 @@ impl Waiting {
         let window = std::mem::take(&mut self.open);
         let demands = std::mem::take(&mut self.demands);
         let needed = window.running + window.own + window.nobody;
-        if !(needed > 0.0 && needed.is_finite()) {
+        let most = self.params.most_ratio;
+        // So that all together tell no more than the most, each by its part: who never ran needed nothing.
+        let scale = (1.0 / needed).min(most / stood_in_all(&window));
+        if !(scale > 0.0 && scale.is_finite()) {
             return;
         }
         let share = libm::exp(-window.seconds / self.params.memory_s);
-        let most = self.params.most_ratio;
-        let ratio = |stood: f64| (stood / needed).clamp(0.0, most);
+        let ratio = |stood: f64| (stood * scale).clamp(0.0, most);
         self.weight = self.weight * share + 1.0;
         self.weight_square = self.weight_square * share * share + 1.0;
         self.seconds = self.seconds * share + window.seconds;
@@ -330,6 +338,11 @@ impl Waiting {
             sums.age(window.seconds, self.params.relief_memory_s);
         }
     }
+}
+
+/// For how long a victim's threads stood behind others.
+fn stood_in_all(window: &Waits) -> f64 {
+    window.others + window.behind.values().sum::<f64>()
 }
 
 /// The part of one in the slowdown that all cause together, in ln.

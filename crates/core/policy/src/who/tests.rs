@@ -293,12 +293,13 @@ fn the_only_one_who_never_sleeps_is_named_only_if_it_does_not_while_others_are_h
 }
 
 #[test]
-fn a_service_that_works_is_looked_at_before_its_first_request_is_counted_and_a_quiet_one_is_not() {
+fn who_works_or_is_starved_is_looked_at_before_its_first_request_is_counted_and_who_is_quiet_is_not()
+ {
     let setup = setup(2).service("web", 10.0, 4000.0).batch("spin").build();
-    let after_ten_seconds = |cpus: f64| {
+    let after_ten_seconds = |cpus: f64, behind_spin: f64| {
         let mut who = Who::new(WhoParams::default());
         for step in 0..40 {
-            let behind = [("spin".into(), 0.5)].into();
+            let behind = [("spin".into(), behind_spin)].into();
             let waits = Waits { seconds: 0.25, running: cpus, behind, ..Waits::default() };
             let seen = observe(&setup, 0.25 * f64::from(step)).qps("web", 0.0).cpu("web", cpus);
             let seen = seen.cpu("spin", 1.5).of("web", |s| s.waits = Ok(waits));
@@ -306,8 +307,9 @@ fn a_service_that_works_is_looked_at_before_its_first_request_is_counted_and_a_q
         }
         who.findings()
     };
-    assert_eq!(named(&after_ten_seconds(0.4)[&"web".into()]), ["spin"]);
-    assert!(after_ten_seconds(0.01).is_empty());
+    assert_eq!(named(&after_ten_seconds(0.4, 0.5)[&"web".into()]), ["spin"]);
+    assert_eq!(named(&after_ten_seconds(0.0, 1.9)[&"web".into()]), ["spin"], "it never runs");
+    assert!(after_ten_seconds(0.01, 0.01).is_empty());
 }
 
 /// The kernel has trapped these.

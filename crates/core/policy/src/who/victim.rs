@@ -14,12 +14,12 @@ use quell_model::blame::{
     Slight, Suffering, Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts,
     rivals, undecided,
 };
-use quell_types::{ExperimentTrace, Observation, ServiceObservation, Tenant, Time};
+use quell_types::{ExperimentTrace, Observation, ServiceObservation, Tenant, Time, Waits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use witness::Witness;
 
-/// A service that uses so much CPU is asked for something.
+/// A service that uses, or wants, so much CPU is asked for something.
 const WORKING_CPUS: f64 = 0.05;
 /// A look made while the CPUs share no cache shows nothing of harm by one, so likely.
 const APART_VOID_FRAC: f64 = 0.8;
@@ -271,11 +271,12 @@ impl Victim {
     }
 
     /// Whether nothing is asked of it. Of a service whose requests nobody counts that is not known.
-    /// One that works is not quiet: on connections that are older than the meter requests are
-    /// counted only once these were silent, which may take seconds where a service is starved.
+    /// One that works, or would if it had a CPU, is not quiet: on connections that are older than the meter
+    /// requests are counted only once these were silent, which may take seconds where a service is starved.
     fn is_quiet(&self, service: &ServiceObservation) -> bool {
-        let works = service.cpu.as_ref().is_ok_and(|cpu| cpu.0 >= WORKING_CPUS);
-        self.requests_per_s.is_none() && service.qps.is_ok() && !works
+        let used_cpus = service.cpu.as_ref().map_or(0.0, |cpu| cpu.0);
+        let standing = service.waits.as_ref().map_or(0.0, Waits::standing);
+        self.requests_per_s.is_none() && service.qps.is_ok() && used_cpus + standing < WORKING_CPUS
     }
 
     /// Says what is known now, where the kernel trapped these `lockers` and bus locks do harm; nothing before any

@@ -94,6 +94,21 @@ fn a_quiet_victim_gets_longer_windows() {
 }
 
 #[test]
+fn a_victim_that_never_runs_tells_all_the_same_by_whom_it_is_starved() {
+    let mut waiting = watching(&["starver", "beside"]);
+    let starved = Waits { running: 0.0, ..waits(&[("starver", 1.8), ("beside", 0.02)]) };
+    for _ in 0..12 {
+        let before_s = waiting.seconds();
+        waiting.see(&starved, &BTreeMap::new(), 0.0);
+        assert!(waiting.seconds() > before_s + 0.2, "each sample is a window");
+    }
+    let of = |name: &str| waiting.crowding(&name.into(), LEAST_LN).unwrap();
+    let (starver, beside) = (of("starver"), of("beside"));
+    assert!(starver.effect_ln > 2.0 && starver.confidence > 0.999, "{starver:?}");
+    assert!((starver.effect_ln / beside.effect_ln - 90.0).abs() < 1e-6, "each by its part");
+}
+
+#[test]
 fn standing_behind_its_own_threads_is_told_apart() {
     let mut waiting = watching(&["a"]);
     for _ in 0..400 {
