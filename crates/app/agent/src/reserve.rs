@@ -4,7 +4,8 @@
 //! `stress-ng --pipe 2` an agent had 22 ms of CPU time in 22 s (`docs/experiments/polluter.md`). Then it sees nothing
 //! and limits nobody, and a watchdog of 10 s ends it. It cannot help itself: it does not run. So a *sentinel*, a thread
 //! with half a millisecond of CPU time set aside in 25, looks four times a second whether the one that decides is
-//! ready to run and does not. Was that so for half a second, that one has its time before all others for a minute.
+//! ready to run and does not, or stood for half of the time before it did. Was that so for half a second, that one has
+//! its time before all others for a minute.
 //!
 //! Not always: a service whose CPU it takes at once, four times a second for a few milliseconds each, has a tail that
 //! is a fifth longer.
@@ -19,6 +20,8 @@ use std::time::Duration;
 const SENTINEL_FRAC: f64 = 0.02;
 /// Between two of its looks.
 const LOOK: Duration = Duration::from_millis(250);
+/// Of the time between two looks, the share that who is not starved never stands for.
+const STOOD_FRAC: f64 = 0.5;
 /// Looks in a row that find it starved.
 const STARVED_LOOKS: u32 = 2;
 /// So many looks a reservation lasts; then it is tried whether it can do without.
@@ -156,7 +159,7 @@ impl Judge {
             }
             return over.then_some(Verdict::Over);
         }
-        let stands = before.is_some_and(|before| before.ready && now == before);
+        let stands = before.is_some_and(|before| is_starved(before, now));
         self.starved_looks = if stands { self.starved_looks + 1 } else { 0 };
         if self.starved_looks < STARVED_LOOKS {
             return None;
@@ -167,17 +170,32 @@ impl Judge {
     }
 }
 
+/// Whether it did not run between two looks though it was ready, or stood for long before it did.
+fn is_starved(before: Activity, now: Activity) -> bool {
+    let stood = now.waited.saturating_sub(before.waited);
+    (before.ready && now == before) || stood >= LOOK.mul_f64(STOOD_FRAC)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn at(ready: bool, ms: u64) -> Activity {
-        Activity { ready, ran: Duration::from_millis(ms) }
+        after(ready, ms, 0)
+    }
+
+    fn after(ready: bool, ran_ms: u64, waited_ms: u64) -> Activity {
+        let [ran, waited] = [ran_ms, waited_ms].map(Duration::from_millis);
+        Activity { ready, ran, waited }
     }
 
     #[test]
     fn who_is_ready_and_does_not_run_is_starved() {
-        let table: [(&str, &[Activity], bool); 5] = [
+        let a_little = [after(true, 5, 0), after(true, 6, 240), after(false, 7, 490)];
+        let at_times = [after(true, 5, 0), after(true, 6, 200), after(true, 9, 260)];
+        let table: [(&str, &[Activity], bool); 7] = [
+            ("runs a little between long waits", &a_little, true),
+            ("waits now and then", &at_times, false),
             ("stands for half a second", &[at(true, 5); 3], true),
             ("stood once", &[at(true, 5), at(true, 5), at(true, 6), at(true, 6)], false),
             ("sleeps", &[at(false, 5); 9], false),

@@ -58,6 +58,8 @@ pub struct Activity {
     pub ready: bool,
     /// CPU time that it had since it began.
     pub ran: Duration,
+    /// For how long it stood ready and had none, without a wait that is not over yet.
+    pub waited: Duration,
 }
 
 impl Thread {
@@ -131,11 +133,12 @@ impl Thread {
     }
 }
 
-/// Its state stands behind the name in brackets, its CPU time in nanoseconds first.
+/// Its state stands behind the name in brackets; its CPU time and its waits come first, in nanoseconds.
 fn parse_activity(stat: &str, schedstat: &str) -> Option<Activity> {
     let state = stat.rsplit_once(')')?.1.split_whitespace().next()?;
-    let ran_ns = schedstat.split_whitespace().next()?.parse().ok()?;
-    Some(Activity { ready: state == "R", ran: Duration::from_nanos(ran_ns) })
+    let mut times = schedstat.split_whitespace().map(|ns| ns.parse().map(Duration::from_nanos));
+    let (ran, waited) = (times.next()?.ok()?, times.next()?.ok()?);
+    Some(Activity { ready: state == "R", ran, waited })
 }
 
 fn deadline(share_frac: f64) -> libc::sched_attr {
@@ -236,11 +239,11 @@ mod tests {
     #[test]
     fn what_a_thread_did_is_read() {
         let read = |stat, schedstat| parse_activity(stat, schedstat);
-        let ran = Duration::from_nanos(1200);
-        assert_eq!(read("7 (a) b) R 1 2", "1200 3 4"), Some(Activity { ready: true, ran }));
-        assert_eq!(read("7 (a) S 1 2", "1200 3 4"), Some(Activity { ready: false, ran }));
-        for (stat, schedstat) in [("", "1 2 3"), ("7 (a)", "1"), ("7 (a) R", ""), ("7 (a) R", "x")]
-        {
+        let [ran, waited] = [1200, 3].map(Duration::from_nanos);
+        assert_eq!(read("7 (a) b) R 1 2", "1200 3 4"), Some(Activity { ready: true, ran, waited }));
+        assert_eq!(read("7 (a) S 1 2", "1200 3 4"), Some(Activity { ready: false, ran, waited }));
+        let unclear = [("", "1 2 3"), ("7 (a)", "1 2"), ("7 (a) R", "1"), ("7 (a) R", "1 x")];
+        for (stat, schedstat) in unclear {
             assert_eq!(read(stat, schedstat), None, "{stat} {schedstat}");
         }
         let this = Thread::current();
