@@ -12,6 +12,7 @@ use crate::serve::{self, Bound, Server};
 use crate::session::{Introduction, Session, SessionError};
 use crate::signals::Signals;
 use crate::status::{GuardState, Status};
+use crate::status_file::StatusFile;
 use crate::{fit, laws, options};
 use quell_config::Checked;
 use quell_linux::{AgentLock, KeptTasks, Linux, OpenError, Remarks, StateDir, restore_state};
@@ -53,6 +54,7 @@ pub struct Agent {
     options: AgentOptions,
     state: StateDir,
     metrics: Option<(Arc<Metrics>, Server)>,
+    status_file: Option<StatusFile>,
     cost: CostMeter,
     heart: Heart,
     last: Option<Status>,
@@ -85,6 +87,7 @@ impl Agent {
         with_profiles(&mut config, &this_machine()).iter().for_each(|why| (options.say)(why));
         let session = open_session(&config, &state, "started", options.say, KeptTasks::default())?;
         let metrics = open_metrics(&config, options.say)?;
+        let status_file = open_status_file(options.status_file.as_deref())?;
         Ok(Self {
             keeper: ProfileKeeper::of(&config, this_machine()),
             session: Some(session),
@@ -94,6 +97,7 @@ impl Agent {
             options,
             state,
             metrics,
+            status_file,
             cost: CostMeter::begin(None),
             heart: Heart::new(),
             last: None,
@@ -198,16 +202,19 @@ impl Agent {
         if let Some((metrics, _)) = &self.metrics {
             metrics.update(&status);
         }
-        if let Some(path) = &self.options.status_file {
-            // A disk that is full must not end the guarding.
-            if let Err(source) = status.write(path)
-                && source.kind() != std::io::ErrorKind::StorageFull
-            {
-                return Err(AgentError::Status { path: path.clone(), source });
-            }
-        }
+        let published = self.status_file.as_ref().map(|file| file.publish(status.clone()));
         self.last = Some(status);
-        Ok(())
+        published.map_or(Ok(()), |published| self.check_status(published))
+    }
+
+    /// A disk that is full must not end the guarding.
+    fn check_status(&self, written: std::io::Result<()>) -> Result<(), AgentError> {
+        match (written, &self.options.status_file) {
+            (Err(source), Some(path)) if source.kind() != std::io::ErrorKind::StorageFull => {
+                Err(AgentError::Status { path: path.clone(), source })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn reload(&mut self, new: Reloaded) -> Result<(), AgentError> {
@@ -270,6 +277,9 @@ impl Agent {
         if let Some(last) = self.last.take() {
             self.publish(Status { state: GuardState::Stopped, ..last })?;
         }
+        if let Some(file) = self.status_file.take() {
+            self.check_status(file.finish())?;
+        }
         match held {
             Some(why) => Err(AgentError::FailSafe(why)),
             None => Ok(()),
@@ -327,6 +337,14 @@ fn open_session(
         SessionError::Journal(error) => error.into(),
         SessionError::Config(errors) => errors.into(),
     })
+}
+
+fn open_status_file(path: Option<&Path>) -> Result<Option<StatusFile>, AgentError> {
+    let of = |path: &Path| {
+        let failed = |source| AgentError::Status { path: path.to_owned(), source };
+        StatusFile::new(path.to_owned()).map_err(failed)
+    };
+    path.map(of).transpose()
 }
 
 fn open_metrics(

@@ -34,6 +34,7 @@ mod session;
 mod signals;
 mod state;
 mod status;
+mod status_file;
 mod who;
 
 pub use agent::{Agent, AgentOptions, Ended, Reloaded};

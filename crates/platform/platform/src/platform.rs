@@ -77,13 +77,13 @@ pub struct StoreError {
 
 /// A small append-only store for journals, so that faults can be thrown at it.
 pub trait Store: Send {
-    /// Appends one record (a line without line break). Not durable before [`Store::sync`].
+    /// Appends one record (a line without line break). Before [`Store::sync`] it may not outlive the process.
     ///
     /// # Errors
     /// If the record cannot be written (disk full).
     fn append(&mut self, record: &str) -> Result<(), StoreError>;
 
-    /// Makes everything appended durable.
+    /// Lets everything appended outlive this process, however that ends.
     ///
     /// # Errors
     /// If the medium refuses.
@@ -95,7 +95,7 @@ pub trait Store: Send {
     /// If it cannot be read.
     fn read(&mut self) -> Result<Vec<String>, StoreError>;
 
-    /// Puts these records in the place of all, durably and at once: whoever reads finds all the
+    /// Puts these records in the place of all, at once: whoever reads finds all the
     /// old ones or all the new ones, also after a death in between.
     ///
     /// # Errors

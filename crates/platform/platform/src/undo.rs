@@ -6,7 +6,7 @@
 //!
 //! # Idea
 //! Write-ahead undo. A record says how to undo one knob's first change, in the kernel's own words
-//! (path and old text), and is durable before the knob is touched. Undoing twice is harmless, so
+//! (path and old text), and outlives the agent before the knob is touched. Undoing twice is harmless, so
 //! the journal is only emptied after everything was put back and read back, in one step: a death in
 //! the middle leaves all records. Records are played in
 //! reverse; what fails (exclusive CPU sets, quotas under a parent's) is tried again after the
@@ -179,11 +179,11 @@ impl<S: Store> KnobJournal<S> {
         self.known.contains(key)
     }
 
-    /// Makes durable how a change is taken back, once for each key. Only then may the change be
+    /// Writes down how a change is taken back, once for each key. Only then may the change be
     /// made. `undo` is asked for only if the key is new.
     ///
     /// # Errors
-    /// If the record cannot be made durable: then the change must not be made.
+    /// If the record cannot be written: then the change must not be made.
     pub fn before_write(
         &mut self,
         key: &str,
