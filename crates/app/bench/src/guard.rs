@@ -37,6 +37,18 @@ pub(crate) struct GuardPlan<'a> {
     pub(crate) status_json: Option<PathBuf>,
 }
 
+/// The agent did not say that it was ready, within [`READY`]; what it said instead.
+#[derive(Debug)]
+pub(crate) struct NotReady(String);
+
+impl std::error::Error for NotReady {}
+
+impl std::fmt::Display for NotReady {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "quell guard is not ready after {} s: {}", READY.as_secs(), self.0)
+    }
+}
+
 impl Guard {
     /// Fills the queue, starts the agent, and waits until it says that it is ready. It ends with
     /// the thread that calls this, if that ends first.
@@ -87,7 +99,7 @@ impl Guard {
             }
             self.check_alive()?;
         }
-        anyhow::bail!("quell guard is not ready after {} s: {}", READY.as_secs(), self.output())
+        Err(NotReady(self.output()).into())
     }
 
     /// An error if it has ended.

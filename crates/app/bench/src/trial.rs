@@ -31,6 +31,7 @@
 //! A control (`--control`) plays the turns with Quell off and stops nobody: the harm that it finds is
 //! chance.
 
+mod ahead;
 mod bus;
 mod confusion;
 mod control;
@@ -70,6 +71,7 @@ pub use turns::{Ratios, Throttling, Turn, TurnKind};
 use crate::folder::RunFolder;
 use crate::service::Load;
 use crate::ui::Interrupt;
+use ahead::Ahead;
 use crowd::{Crowd, TrialGroups};
 use draw::Composition;
 use guarded::{Guarding, Verdict};
@@ -129,6 +131,7 @@ pub fn trial(
     let ways = Mutex::new(Ways::here());
     let (folder, groups, bench) = (&folder, &groups, &served.bench);
     let ground = Ground { options, interrupt, folder, groups, bench, ways };
+    let _ahead = Ahead::go();
     ground.all(say).map_err(|error| served.explain(error))
 }
 

@@ -7,7 +7,7 @@ use super::harm::Latencies;
 use super::places::Distant;
 use super::play::TurnLoad;
 use super::turns::{KINDS, ORDER, Turn, TurnKind};
-use crate::guard::{Guard, GuardPlan};
+use crate::guard::{Guard, GuardPlan, NotReady};
 use anyhow::Context as _;
 use quell_agent::Shown;
 use quell_model::blame::{Culprit, Pressing, Standing};
@@ -72,6 +72,18 @@ pub(super) struct Said {
 }
 
 impl Said {
+    /// Of an agent that did not get ready: it named nobody.
+    fn nothing(why: &NotReady) -> Self {
+        Self { evidence: vec![why.to_string()], ..Self::default() }
+    }
+
+    /// Who is named now was named.
+    fn hear(&mut self, status: &Path) -> anyhow::Result<()> {
+        let now = said_in(status)?.unwrap_or_default();
+        self.named.extend(now.named);
+        Ok(())
+    }
+
     fn of(status: &Status) -> Self {
         let all = || status.who.iter().flat_map(|victim| &victim.culprits);
         let with = |standing: Standing| {
@@ -109,7 +121,8 @@ pub(super) struct Verdict {
 /// The agent, guarding with law `culprit`.
 pub(super) struct Guarding<'a> {
     ground: &'a Ground<'a>,
-    guard: Guard,
+    /// None if it did not get ready: who is starved that much protects nobody, which counts as not found.
+    guard: Option<Guard>,
     status: PathBuf,
     said: Said,
 }
@@ -127,18 +140,23 @@ impl<'a> Guarding<'a> {
         let status_json = Some(status.clone());
         let plan =
             GuardPlan { program, config, tasks: vec![], folder, bpf_stats: false, status_json };
-        let guard = Guard::start(plan)?;
-        Ok(Self { ground, guard, status, said: Said::default() })
+        let (guard, said) = match Guard::start(plan).map_err(anyhow::Error::downcast) {
+            Ok(guard) => (Some(guard), Said::default()),
+            Err(Ok(not_ready)) => (None, Said::nothing(&not_ready)),
+            Err(Err(error)) => return Err(error),
+        };
+        Ok(Self { ground, guard, status, said })
     }
 
     /// Waits until somebody is named and the law has answered, or for a while longer; 15 s at most.
     pub(super) fn look(&mut self, lingers: bool) -> anyhow::Result<()> {
+        let Some(guard) = &mut self.guard else { return Ok(()) };
         let begun = Instant::now();
         let mut stolen = Vec::new();
         while begun.elapsed() < LOOK && self.said.named.is_empty() {
             self.ground.interrupt.sleep(POLL)?;
-            self.guard.check_alive()?;
-            if let Some(said) = self.now()? {
+            guard.check_alive()?;
+            if let Some(said) = said_in(&self.status)? {
                 stolen.push(said.stolen_frac);
                 self.said = said;
             }
@@ -149,8 +167,8 @@ impl<'a> Guarding<'a> {
         let end = (begun + LOOK).min(Instant::now() + more);
         while Instant::now() < end {
             self.ground.interrupt.sleep(POLL)?;
-            self.guard.check_alive()?;
-            self.listen()?;
+            guard.check_alive()?;
+            self.said.hear(&self.status)?;
         }
         Ok(())
     }
@@ -173,7 +191,7 @@ impl<'a> Guarding<'a> {
         self.ground.interrupt.sleep(SETTLED)?;
         let one = |kind: &TurnKind| {
             let turn = self.ground.turn(crowd, *kind, load, latencies)?;
-            self.listen()?;
+            self.said.hear(&self.status)?;
             Ok(turn)
         };
         let turns = ORDER[..count].iter().map(one).collect();
@@ -183,23 +201,12 @@ impl<'a> Guarding<'a> {
 
     /// Ends the agent, and tells what it said until then.
     pub(super) fn finish(mut self) -> anyhow::Result<Said> {
-        self.listen()?;
-        self.said.agent_s = self.guard.cost().cpu_ns as f64 / 1e9;
-        self.guard.stop()?;
+        let Some(guard) = self.guard.take() else { return Ok(self.said) };
+        self.said.hear(&self.status)?;
+        self.said.agent_s = guard.cost().cpu_ns as f64 / 1e9;
+        guard.stop()?;
         self.said.suspected = &self.said.suspected - &self.said.named;
         Ok(self.said)
-    }
-
-    /// Who is named now was named.
-    fn listen(&mut self) -> anyhow::Result<()> {
-        let now = self.now()?.unwrap_or_default();
-        self.said.named.extend(now.named);
-        Ok(())
-    }
-
-    /// What the agent says now; none before its first sample.
-    fn now(&self) -> anyhow::Result<Option<Said>> {
-        said_in(&self.status)
     }
 }
 

@@ -4,12 +4,15 @@ use super::Ground;
 use super::crowd::Crowd;
 use super::harm::{Latencies, Measured, Pair, Seen};
 use quell_cgroup::CpuUsage;
-use quell_service::Controls;
+use quell_service::{Controls, RunReport};
 use std::time::{Duration, Instant};
 
 /// Load of a turn before it counts, and while it does.
 const WARM_S: f64 = 0.05;
 const TURN_S: f64 = 0.4;
+/// A turn's last answers come within this after its last arrival, unless nobody works them off.
+const GRACE: Duration = Duration::from_millis(300);
+const LOOK: Duration = Duration::from_millis(1);
 /// What a pair of turns takes at least.
 const PAIR: Duration = Duration::from_millis(1100);
 /// Of fewer pairs nothing is decided.
@@ -107,7 +110,7 @@ impl Ground<'_> {
         crowd.stop_culprit(without && !self.options.control)?;
         let mut cpu = CpuUsage::new(self.groups.service());
         let before = cpu.read()?;
-        let run = self.load(load, &Controls::default(), latencies)?;
+        let run = self.loaded(crowd, load, latencies)?;
         self.interrupt.check()?;
         let used_s = cpu.read()?.saturating_sub(before) as f64 / 1e9;
         let seen = Seen {
@@ -117,5 +120,28 @@ impl Ground<'_> {
             answered_frac: run.answered_frac(),
         };
         Ok(if without { seen } else { seen.at_least(1e3 * TURN_S, run.offered) })
+    }
+
+    /// The load of a turn. Where it is not over a good while after the last arrival, the culprit is stopped: what it
+    /// left behind is worked off without it, or there would be no time for more turns. So who starves the service is
+    /// told to do less harm than he does, if anything.
+    fn loaded(
+        &self,
+        crowd: &Crowd,
+        load: (f64, f64, f64, u64),
+        latencies: &Latencies,
+    ) -> anyhow::Result<RunReport> {
+        let controls = Controls::default();
+        let overdue = Instant::now() + Duration::from_secs_f64(WARM_S + TURN_S) + GRACE;
+        std::thread::scope(|scope| {
+            let load = scope.spawn(|| self.load(load, &controls, latencies));
+            while !load.is_finished() && Instant::now() < overdue {
+                std::thread::sleep(LOOK);
+            }
+            if !load.is_finished() && !self.options.control {
+                crowd.stop_culprit(true)?;
+            }
+            load.join().map_err(|_| anyhow::anyhow!("the generator failed"))?
+        })
     }
 }
