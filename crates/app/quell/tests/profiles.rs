@@ -133,8 +133,27 @@ fn a_service_of_its_own_has_a_model_of_its_traffic_or_a_reason() {
     let args = ["profile", "--service", "store", "--rate", "200", "--peak", "400", "--json", "-"];
     let found = json(&quell(&[&args[..], &LITTLE[..]].concat()));
     assert_eq!(found["workload"]["metric"], "requests", "without an objective its work counts");
+    assert_eq!(found["workload"]["requests_per_s"], 200.0, "what was asked for");
     assert!(found["tolerated"]["llc-bandwidth"]["value"].is_number(), "{found}");
     assert!(found["bandwidth"].is_null() != found["bandwidth_absent"].is_null(), "{found}");
+}
+
+#[test]
+fn a_service_of_which_no_rate_is_asked_gets_one_that_it_bears() {
+    let args = ["profile", "--quick", "--service", "store", "--json", "-"];
+    let found = json(&quell(&[&args[..], &LITTLE[..]].concat()));
+    let rate = found["workload"]["requests_per_s"].as_f64().unwrap();
+    let unit = 10_f64.powi(rate.log10().floor() as i32);
+    let step = (10.0 * rate / unit).round();
+    assert!([10.0, 15.0, 20.0, 30.0, 50.0, 70.0].contains(&step), "one of a few rates: {rate}");
+}
+
+#[test]
+fn a_service_that_does_not_keep_up_has_no_tail_to_judge() {
+    let args = ["profile", "--quick", "--service", "store", "--slo-ms", "5", "--rate", "1000000"];
+    let output = quell(&[&args[..], &LITTLE[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("1000000"), "{said}");
 }
 
 #[test]

@@ -74,9 +74,9 @@ pub enum ProfileError {
     /// The progress went to nothing during the measurement.
     #[error("{0} made no progress any more: it ended, or it waits for something")]
     Stalled(String),
-    /// A service answers nothing at the rate at which it is asked.
+    /// A service does not keep up with the rate at which it is asked.
     #[error(
-        "{what} answered none of {per_second} requests a second for some seconds: it has no CPU \
+        "{what} answered too few of {per_second} requests a second, or none: it has no CPU \
          for them beside what else runs here; ask it at a lower rate"
     )]
     Overloaded {

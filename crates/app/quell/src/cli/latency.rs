@@ -2,6 +2,7 @@
 //! its CPU time.
 
 mod live;
+mod rate;
 mod tail;
 
 use super::wire::Wire;
@@ -46,9 +47,10 @@ impl FromStr for Service {
 /// How a service is loaded and judged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServiceArgs {
-    /// A service's load, in requests per second.
-    #[arg(long, value_name = "QPS", default_value_t = USUAL_QPS)]
-    rate: f64,
+    /// A service's load, in requests per second [default: for a profile what keeps it busy for about a third of the
+    /// time, as far as that costs little; else 300].
+    #[arg(long, value_name = "QPS")]
+    rate: Option<f64>,
     /// A service's objective for the 95th percentile: it is judged by that, and undisturbed below it. Without one it is
     /// judged by its requests for the same CPU time, and by the time that one takes where it waits for a
     /// link or a disk.
@@ -90,11 +92,6 @@ const LEAST_QPS: f64 = 0.1;
 const READY: Duration = Duration::from_secs(10);
 
 impl ServiceArgs {
-    /// The rate, where no objective is given and the service is judged by its work.
-    pub(crate) fn rate_of_work(&self) -> Option<f64> {
-        self.slo_ms.is_none().then_some(self.rate)
-    }
-
     /// Starts the service, to be loaded and judged like this.
     pub(crate) fn open(
         &self,
@@ -103,18 +100,27 @@ impl ServiceArgs {
         stop: &Stop,
     ) -> anyhow::Result<Loaded> {
         let loaded = open(service, seats, None, stop)?;
-        Ok(Loaded { qps: self.rate, slo_ms: self.slo_ms, ..loaded })
+        Ok(Loaded { qps: self.rate.unwrap_or(USUAL_QPS), slo_ms: self.slo_ms, ..loaded })
     }
 
     /// The same; without an objective it is judged by the work that it does (B-6: throughput, or a constraint on its
-    /// latency).
+    /// latency), and without a rate it is asked what it bears easily; `quick`: as far as that is soon found.
     pub(crate) fn open_by_work(
         &self,
         service: Service,
         seats: &Seats,
+        quick: bool,
         stop: &Stop,
     ) -> anyhow::Result<Loaded> {
-        Ok(Loaded { by_work: self.slo_ms.is_none(), ..self.open(service, seats, stop)? })
+        let mut loaded =
+            Loaded { by_work: self.slo_ms.is_none(), ..self.open(service, seats, stop)? };
+        if self.rate.is_some() && self.slo_ms.is_some() {
+            loaded.check_bears()?;
+        }
+        if self.rate.is_none() {
+            loaded.find_usual_rate(seats.workload.len(), if quick { 1 } else { 2 })?;
+        }
+        Ok(loaded)
     }
 }
 
@@ -188,6 +194,11 @@ fn wait_for(address: SocketAddr, server: &Bound) -> anyhow::Result<()> {
 }
 
 impl Loaded {
+    /// The rate, if it is judged by its work.
+    pub(crate) fn rate_of_work(&self) -> Option<f64> {
+        self.by_work.then_some(self.qps)
+    }
+
     /// Changes the load.
     pub(crate) fn set_rate(&mut self, qps: f64) {
         (self.qps, self.live) = (qps, None);
@@ -241,20 +252,25 @@ impl Loaded {
     /// Requests by the CPU time that they took; and by wall time what the service says that a request took, or how long
     /// the client waited where it does not.
     fn work(&mut self, length: Duration) -> Result<Speed, ProfileError> {
+        let (done, used) = self.answers(length)?;
+        let by_cpu = used.map(|used| done.answered as f64 / used.as_secs_f64());
+        Ok(Speed { by_wall: inverse(done.mean_ms().unwrap_or(0.0)), by_cpu })
+    }
+
+    /// What was answered in a window of about this length, and the service's CPU time in it, if that can be read.
+    fn answers(&mut self, length: Duration) -> Result<(Tally, Option<Duration>), ProfileError> {
         self.wake()?;
         let before = (self.tally(), self.cpu_time());
         let begun = Instant::now();
         while begun.elapsed() < self.patience(length, LEAST_ANSWERS) {
             self.pause(length)?;
             let (done, cpu) = (self.tally().since(before.0), self.cpu_time());
-            let Some(mean_ms) = done.mean_ms().filter(|_| done.answered >= LEAST_ANSWERS) else {
+            if done.answered < LEAST_ANSWERS {
                 self.check_live()?;
                 continue;
-            };
+            }
             let used = cpu.zip(before.1).and_then(|(now, then)| now.checked_sub(then));
-            let used = used.filter(|used| !used.is_zero());
-            let by_cpu = used.map(|used| done.answered as f64 / used.as_secs_f64());
-            return Ok(Speed { by_wall: inverse(mean_ms), by_cpu });
+            return Ok((done, used.filter(|used| !used.is_zero())));
         }
         Err(self.overloaded())
     }
@@ -338,6 +354,10 @@ fn heed(stop: &Stop, running: &Mutex<Controls>, over: &AtomicBool) {
 impl Subject for Loaded {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn requests_per_s(&self) -> Option<f64> {
+        Some(self.qps)
     }
 
     fn metric(&self) -> Metric {

@@ -1,7 +1,7 @@
 //! `quell profile`: what a workload tolerates and what it causes.
 
 use super::counted::counters;
-use super::latency::{Service, ServiceArgs};
+use super::latency::{Loaded, Service, ServiceArgs};
 use super::{files, kept, measure, traffic};
 use anyhow::Context as _;
 use quell_pressure::{Resource, Stop};
@@ -143,8 +143,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Args {
-    fn effort_for_service(&self) -> Effort {
-        let Some(rate) = self.load.rate_of_work() else {
+    fn effort_for(&self, service: &Loaded) -> Effort {
+        let Some(rate) = service.rate_of_work() else {
             return if self.quick { FOR_TAILS_QUICK } else { FOR_TAILS };
         };
         let (least, most) = if self.quick { QUICK_WINDOWS_S } else { WINDOWS_S };
@@ -171,7 +171,7 @@ fn measured(args: &Args) -> anyhow::Result<Profile> {
         only: args.measure.only.clone(),
         quick: args.quick,
         threshold: args.threshold,
-        effort: args.who.service.map(|_| args.effort_for_service()),
+        effort: None,
         within: args.within(),
         yardsticks: args.yardsticks,
         witnesses: args.yardsticks,
@@ -193,7 +193,8 @@ fn at_the_desk(
         let mut subject = subject(args, options, topology, stop)?;
         return Ok(profile(subject.as_mut(), options, topology, stop, begun, &mut tell)?);
     };
-    let mut loaded = args.load.open_by_work(service, &options.seats, stop)?;
+    let mut loaded = args.load.open_by_work(service, &options.seats, args.quick, stop)?;
+    let options = &ProfileOptions { effort: Some(args.effort_for(&loaded)), ..options.clone() };
     let mut found = profile(&mut loaded, options, topology, stop, begun, &mut tell)?;
     let model = if args.quick && args.peak.is_none() {
         Err("a quick profile leaves it out, unless --peak is given".to_owned())
@@ -281,8 +282,10 @@ pub(crate) fn words(profile: &Profile) -> String {
         .animal
         .map_or("unknown".to_owned(), |animal| format!("{animal:?}").to_lowercase());
     let same = if profile.same_core { ", one CPU shared by time (not SMT)" } else { "" };
+    let load = profile.workload.requests_per_s;
+    let load = load.map_or(String::new(), |qps| format!(" at {qps} requests/s"));
     let mut text = format!(
-        "{} on CPU {}, pressure on CPU {}{same}; {:.1} s\n{}class: {class}, by {}\n",
+        "{}{load} on CPU {}, pressure on CPU {}{same}; {:.1} s\n{}class: {class}, by {}\n",
         profile.workload.name,
         profile.workload.cpus,
         profile.pressure_cpus,

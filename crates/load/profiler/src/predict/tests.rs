@@ -31,6 +31,7 @@ fn program(sensitive: f64, causes: f64) -> Profile {
             name: "made up".to_owned(),
             metric: Metric::Runs,
             cpus: quell_types::CpuSet::new(),
+            requests_per_s: None,
         },
         pressure_cpus: quell_types::CpuSet::new(),
         same_core: false,

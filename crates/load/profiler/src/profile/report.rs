@@ -21,6 +21,9 @@ pub struct Workload {
     pub metric: Metric,
     /// Its CPUs.
     pub cpus: CpuSet,
+    /// What was asked of it, in requests per second, if it is a service under load.
+    #[serde(default)]
+    pub requests_per_s: Option<f64>,
 }
 
 /// A point of a sensitivity curve.
@@ -107,8 +110,12 @@ impl Profile {
     /// A profile in which nothing was measured yet, for what is found of a service in use.
     #[must_use]
     pub fn begun(name: &str, machine: &Machine) -> Profile {
-        let workload =
-            Workload { name: name.to_owned(), metric: Metric::Requests, cpus: CpuSet::new() };
+        let workload = Workload {
+            name: name.to_owned(),
+            metric: Metric::Requests,
+            cpus: CpuSet::new(),
+            requests_per_s: None,
+        };
         Profile {
             schema: PROFILE_SCHEMA.to_owned(),
             machine: machine.clone(),
@@ -143,6 +150,7 @@ impl Profile {
         let mut profile = Profile::begun(subject.name(), &machine);
         profile.workload.metric = subject.metric();
         profile.workload.cpus = options.seats.workload.clone();
+        profile.workload.requests_per_s = subject.requests_per_s();
         profile.pressure_cpus = options.seats.pressure.clone();
         profile.same_core = options.seats.same_core;
         profile.quick = options.quick;

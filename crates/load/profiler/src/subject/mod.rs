@@ -96,6 +96,11 @@ pub trait Subject {
         None
     }
 
+    /// What is asked of it, in requests per second, if it is a service under load.
+    fn requests_per_s(&self) -> Option<f64> {
+        None
+    }
+
     /// Whether [`Subject::rest`] stops it; a service in use must not be stopped.
     fn can_rest(&self) -> bool;
 

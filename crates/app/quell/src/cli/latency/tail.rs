@@ -60,7 +60,7 @@ impl Loaded {
     }
 
     /// Waits until all that was asked so far is answered, as far as it is within [`DRAIN`]; how many are not.
-    fn work_off(&mut self) -> Result<u64, ProfileError> {
+    pub(super) fn work_off(&mut self) -> Result<u64, ProfileError> {
         let (begun, until) = (Instant::now(), self.tally());
         loop {
             let now = self.tally();
