@@ -5,30 +5,32 @@
 //! service that is all but overloaded tells of its queue, and the load's own work takes the pressure's CPU away.
 //!
 //! # Idea
-//! Under some load it is read what a request takes of CPU time, of the service and of the load. From that:
+//! Under some load it is read what a request takes of the service's CPU time. From that:
 //!
 //! ```text
-//! rate = min(BUSY_FRAC * the service's CPUs / what the service takes, CLIENT_FRAC / what the load takes)
+//! rate = min(BUSY_FRAC * the service's CPUs / what a request takes, MOST_QPS)
 //! ```
 //!
 //! in requests per second; where there is time twice, since a request takes more where few of them come: the CPU
 //! sleeps in between, and caches are cold. The nearest of a few rates is taken, so that a second profile has the same
 //! load as a rule.
 //!
-//! The load's share is a compromise. While it is at work the kernel that presses is not, so that full pressure is a
-//! fifth less than that; with half of it, intervals are several times as wide (`docs/experiments/profiles.md`).
+//! `MOST_QPS` is a compromise. While the load is at work the kernel that presses is not: at that rate it takes about a
+//! fifth of a CPU here, so that full pressure is a fifth less than that. With half of it intervals are several times as
+//! wide (`docs/experiments/profiles.md`). What the load takes itself is not asked for: at a few hundred requests a
+//! second each takes several times what it takes at a few thousand, and never twice the same.
 //!
 //! # Degradation
 //! Where the service's CPU time cannot be read the rate is as it was.
 
-use super::{Loaded, USUAL_QPS, process_cpu_time};
+use super::{Loaded, USUAL_QPS};
 use quell_profiler::{ProfileError, Subject as _};
 use std::time::Duration;
 
 /// For this part of the time the service is busy.
 const BUSY_FRAC: f64 = 0.3;
-/// This part of one CPU is enough for the load.
-const CLIENT_FRAC: f64 = 0.2;
+/// More tell hardly more.
+const MOST_QPS: f64 = 2000.0;
 /// Less says nothing of a service.
 const LEAST_QPS: f64 = 1.0;
 /// Who answers less of what is asked does not keep up.
@@ -39,13 +41,6 @@ const STEPS: [f64; 7] = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0];
 const WARM: Duration = Duration::from_millis(30);
 const LENGTH: Duration = Duration::from_millis(120);
 
-/// What a request takes, in seconds of CPU time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Cost {
-    service_s: f64,
-    client_s: f64,
-}
-
 impl Loaded {
     /// Asks as much of the service as its CPUs do in about a third of the time; read so often.
     pub(super) fn find_usual_rate(
@@ -55,8 +50,8 @@ impl Loaded {
     ) -> Result<(), ProfileError> {
         self.set_rate(USUAL_QPS);
         for _ in 0..rounds {
-            let Some(cost) = self.cost()? else { break };
-            self.set_rate(usual_qps(cost, cpus));
+            let Some(request_s) = self.request_s()? else { break };
+            self.set_rate(usual_qps(request_s, cpus));
         }
         Ok(())
     }
@@ -75,25 +70,19 @@ impl Loaded {
         if keeps_up { Ok(()) } else { Err(self.overloaded()) }
     }
 
-    fn cost(&mut self) -> Result<Option<Cost>, ProfileError> {
-        let client = || process_cpu_time(std::process::id());
+    /// CPU time of the service for a request, in seconds; none where that cannot be read.
+    fn request_s(&mut self) -> Result<Option<f64>, ProfileError> {
         self.wake()?;
         self.pause(WARM)?;
-        let before = client();
-        let (done, service) = self.answers(LENGTH)?;
-        let client = client().zip(before).and_then(|(now, then)| now.checked_sub(then));
+        let (done, used) = self.answers(LENGTH)?;
         self.work_off()?;
-        let each = |all: Duration| all.as_secs_f64() / done.answered as f64;
-        Ok(service
-            .zip(client)
-            .map(|(service, client)| Cost { service_s: each(service), client_s: each(client) }))
+        Ok(used.map(|used| used.as_secs_f64() / done.answered as f64))
     }
 }
 
-fn usual_qps(cost: Cost, cpus: usize) -> f64 {
-    let by_service = BUSY_FRAC * cpus as f64 / cost.service_s.max(1e-9);
-    let by_client = CLIENT_FRAC / cost.client_s.max(1e-9);
-    step_near(by_service.min(by_client).max(LEAST_QPS))
+fn usual_qps(request_s: f64, cpus: usize) -> f64 {
+    let bears = BUSY_FRAC * cpus as f64 / request_s.max(1e-9);
+    step_near(bears.clamp(LEAST_QPS, MOST_QPS))
 }
 
 /// The nearest step, by its ratio, to a number of 1 and more.
@@ -109,19 +98,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_busy_for_a_third_of_the_time_and_the_load_costs_little() {
+    fn a_service_is_busy_for_a_third_of_the_time_and_asked_so_much_at_most() {
         let table = [
             // A third of one CPU; of four.
-            (1000.0, 10.0, 1, 300.0),
-            (1000.0, 10.0, 4, 1000.0),
-            // The load takes more than the service.
-            (40.0, 95.0, 1, 2000.0),
+            (1000.0, 1, 300.0),
+            (1000.0, 4, 1000.0),
+            // Who takes next to nothing is asked enough.
+            (40.0, 1, 2000.0),
             // Who takes a second is asked once in one.
-            (1e6, 10.0, 1, 1.0),
+            (1e6, 1, 1.0),
         ];
-        for (service_us, client_us, cpus, qps) in table {
-            let cost = Cost { service_s: service_us * 1e-6, client_s: client_us * 1e-6 };
-            assert_eq!(usual_qps(cost, cpus), qps, "{service_us} {client_us} {cpus}");
+        for (request_us, cpus, qps) in table {
+            assert_eq!(usual_qps(request_us * 1e-6, cpus), qps, "{request_us} {cpus}");
         }
     }
 
