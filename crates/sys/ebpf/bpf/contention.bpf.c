@@ -511,6 +511,36 @@ SEC("tp_btf/sched_migrate_task") int quell_wait_move(__u64 *ctx)
 	return 0;
 }
 
+/* Whether a task could run and does not. */
+static __always_inline int stands(struct task_struct *of)
+{
+	return !of->__state && of->on_rq && !of->on_cpu;
+}
+
+/* Each task, once (ctx: struct bpf_iter__task). Who stood already when its group began to be watched is woken by
+ * nobody: as long as others starve it, nothing else here would ever see it. */
+SEC("iter/task") int quell_wait_begun(__u64 *ctx)
+{
+	struct task_struct *of = (struct task_struct *)ctx[1];
+	struct config *config = config_here();
+	struct cpu *cpu;
+	struct task *task;
+	__u32 number;
+
+	if (!of || !config || !stands(of))
+		return 0;
+	number = of->thread_info.cpu;
+	cpu = bpf_map_lookup_elem(&rq_cpus, &number);
+	task = entry_of(of, config);
+	if (!cpu || !task || !victim_of(task) || task->cpu)
+		return 0;
+	begin(task, cpu, number, victim_of(task) - 1, is_narrow(of), clock());
+	/* It may have had its turn in between, before it could be counted out. */
+	if (!stands(of) && task->cpu)
+		end(task, clock());
+	return 0;
+}
+
 /* The task that runs here has sent something. */
 static __always_inline int sent(void)
 {

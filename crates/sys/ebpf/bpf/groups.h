@@ -22,6 +22,8 @@ struct task_struct {
 	unsigned int __state;
 	int pid;
 	int nr_cpus_allowed;
+	int on_cpu;
+	int on_rq;
 	struct css_set *cgroups;
 	struct sched_info sched_info;
 } CORE;

@@ -1,5 +1,6 @@
 //! Behind whom watched cgroups stand for a CPU, and beside whom they run.
 
+use crate::begun;
 use crate::error::{EbpfError, chain};
 use crate::gauge::{self, Gauge, Samples};
 use crate::objects;
@@ -111,6 +112,8 @@ pub(crate) struct Contention {
     sends: Result<Sends, String>,
     /// Whether there is a program at each CPU's timer.
     ticks: bool,
+    /// Whether it can be seen who stands already.
+    begun: bool,
     groups: BTreeMap<u64, u32>,
     /// Watched slots, by their numbers as victims.
     victims: Vec<u32>,
@@ -146,6 +149,7 @@ impl Contention {
         }
         let sends = load_sends(&mut ebpf, &btf).map_err(|error| chain(&error));
         let ticks = gauge::load_tick(&mut ebpf, &btf);
+        let begun = begun::load(&mut ebpf, &btf);
         Ok(Self {
             slots,
             other_cpus: online.saturating_sub(1),
@@ -158,6 +162,7 @@ impl Contention {
             passes: objects::take(&mut ebpf, "rq_passes")?,
             sends,
             ticks,
+            begun,
             groups: BTreeMap::new(),
             victims: Vec::new(),
             ebpf,
@@ -190,7 +195,8 @@ impl Contention {
         }
         self.groups.insert(cgroup, slot);
         self.tell(cgroup, slot)?;
-        self.publish()
+        self.publish()?;
+        if self.victims.contains(&slot) { self.see_begun() } else { Ok(()) }
     }
 
     pub(crate) fn untrack(&mut self, cgroup: u64) -> Result<(), EbpfError> {
@@ -214,7 +220,15 @@ impl Contention {
         let cgroups: Vec<u64> = of_slot.map(|(cgroup, _)| *cgroup).collect();
         cgroups.into_iter().try_for_each(|cgroup| self.tell(cgroup, slot))?;
         self.publish()?;
-        if self.victims.len() == 1 { self.attach() } else { Ok(()) }
+        if self.victims.len() == 1 {
+            self.attach()?;
+        }
+        self.see_begun()
+    }
+
+    /// Who stands already is seen from now on.
+    fn see_begun(&mut self) -> Result<(), EbpfError> {
+        if self.begun { begun::look(&mut self.ebpf) } else { Ok(()) }
     }
 
     fn attach(&mut self) -> Result<(), EbpfError> {
@@ -311,7 +325,9 @@ impl Contention {
         let pauses = self.pauses.get(&0, 0).map_err(EbpfError::map("rq_pauses"))?;
         let passes = self.passes.get(&0, 0).map_err(EbpfError::map("rq_passes"))?;
         let (pauses, passes) = (gauge::pauses(&pauses), gauge::passes(&passes));
-        Ok(Gauge { all: of(NOBODY)?, slots, others: of(OTHERS)?, pauses, passes })
+        // Samples go on meanwhile, and each is put down to all first: whoever is read before has no more than all.
+        let others = of(OTHERS)?;
+        Ok(Gauge { slots, others, all: of(NOBODY)?, pauses, passes })
     }
 
     fn row(&self, row: u32, victim: usize) -> Result<Row, EbpfError> {

@@ -28,6 +28,7 @@
 //! Long polls read as latency; UDP and QUIC are not seen. Until a connection's next look, up to
 //! 31 batches can go in as single requests.
 
+mod begun;
 mod capability;
 mod contention;
 mod error;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod ambiguous;
+mod begun;
 mod common;
 mod contention;
 mod gauge;
