@@ -71,7 +71,7 @@ pub use turns::{Ratios, Throttling, Turn, TurnKind};
 use crate::folder::RunFolder;
 use crate::service::Load;
 use crate::ui::Interrupt;
-use ahead::Ahead;
+use ahead::{Ahead, followed};
 use crowd::{Crowd, TrialGroups};
 use draw::Composition;
 use guarded::{Guarding, Verdict};
@@ -354,7 +354,7 @@ impl Ground<'_> {
         let controls = Controls::default();
         let plan = (rate, 0.5, TRIAL.as_secs_f64(), self.options.seed);
         std::thread::scope(|scope| {
-            let load = scope.spawn(|| self.load(plan, &controls, latencies));
+            let load = followed(|| scope.spawn(|| self.load(plan, &controls, latencies)));
             let looked = self.look(drawn);
             controls.stop();
             let run = load.join().map_err(|_| anyhow::anyhow!("the generator failed"))?;

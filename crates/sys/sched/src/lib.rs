@@ -79,6 +79,20 @@ impl Thread {
         self.set(&deadline(share_frac))
     }
 
+    /// It has its turn before everybody of the usual classes, and so do threads and processes that it starts from now
+    /// on (`SCHED_FIFO`, of this priority, 1 to 99).
+    ///
+    /// # Errors
+    /// As for [`Thread::reserve`].
+    pub fn go_first(self, priority: u32) -> io::Result<()> {
+        let mut first = deadline(0.0);
+        first.sched_policy = libc::SCHED_FIFO as u32;
+        first.sched_flags = 0;
+        first.sched_priority = priority;
+        (first.sched_runtime, first.sched_deadline, first.sched_period) = (0, 0, 0);
+        self.set(&first)
+    }
+
     /// How it has its turn now.
     ///
     /// # Errors
@@ -162,6 +176,20 @@ fn told(done: libc::c_long) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_goes_first_is_followed_by_those_it_starts_until_it_is_as_before() {
+        let policy = || Thread::current().attributes().unwrap().sched_policy;
+        let started = || std::thread::spawn(policy).join().unwrap();
+        let (thread, before) = (Thread::current(), Thread::current().class().unwrap());
+        if let Err(why) = thread.go_first(1) {
+            assert_eq!(why.raw_os_error(), Some(libc::EPERM), "{why}");
+            return;
+        }
+        assert_eq!([policy(), started()], [libc::SCHED_FIFO as u32; 2]);
+        thread.restore(&before).unwrap();
+        assert_eq!(started(), libc::SCHED_OTHER as u32);
+    }
 
     #[test]
     fn root_may_set_time_aside_and_a_refusal_says_what_it_takes() {

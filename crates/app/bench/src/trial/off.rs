@@ -1,6 +1,7 @@
 //! Turns with Quell off: what the culprit does to the service.
 
 use super::Ground;
+use super::ahead::followed;
 use super::crowd::Crowd;
 use super::harm::{Latencies, Measured, Pair, Seen};
 use quell_cgroup::CpuUsage;
@@ -134,7 +135,7 @@ impl Ground<'_> {
         let controls = Controls::default();
         let overdue = Instant::now() + Duration::from_secs_f64(WARM_S + TURN_S) + GRACE;
         std::thread::scope(|scope| {
-            let load = scope.spawn(|| self.load(load, &controls, latencies));
+            let load = followed(|| scope.spawn(|| self.load(load, &controls, latencies)));
             while !load.is_finished() && Instant::now() < overdue {
                 std::thread::sleep(LOOK);
             }
