@@ -83,7 +83,8 @@ pub struct TrialReport {
     /// Work of innocents under the law over that with the culprit stopped; none without turns. A program's
     /// work is its CPU time.
     pub innocents_work_kept: Option<f64>,
-    /// The service's p95 under the law, beside everybody, over that alone; none without turns.
+    /// The service's p95 under the law, beside everybody, over that alone, as a median over pairs of turns; none
+    /// without turns.
     #[serde(default)]
     pub victim_p95_ratio: Option<f64>,
     /// The same of its p99.
@@ -202,13 +203,13 @@ impl TrialReport {
     }
 
     fn sum_up(&mut self) {
-        let mean = |ratios: Option<Ratios>| ratios.map(|ratios| ratios.mean);
+        let median = |ratios: Option<Ratios>| ratios.map(|ratios| ratios.median);
         let all = &self.throttling;
-        self.innocents_work_kept = mean(all.innocents_work_kept);
-        self.victim_p95_ratio = mean(all.p95_against_alone);
-        self.victim_p99_ratio = mean(all.p99_against_alone);
-        self.control_p95_ratio = mean(all.p95_control);
-        self.control_p99_ratio = mean(all.p99_control);
+        self.innocents_work_kept = median(all.innocents_work_kept);
+        self.victim_p95_ratio = median(all.p95_against_alone);
+        self.victim_p99_ratio = median(all.p99_against_alone);
+        self.control_p95_ratio = median(all.p95_control);
+        self.control_p99_ratio = median(all.p99_control);
     }
 
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {

@@ -56,6 +56,8 @@ pub struct Turn {
 pub struct Ratios {
     /// How many pairs.
     pub pairs: u32,
+    /// Half of them lie below: what is told. One turn in which a queue ran over moves a mean by much.
+    pub median: f64,
     /// Their geometric mean.
     pub mean: f64,
     /// A quarter lies below.
@@ -71,17 +73,18 @@ impl Ratios {
         let all: Vec<f64> = ratios.into_iter().filter(fits).collect();
         let pairs = all.len() as u32;
         let ln: f64 = all.iter().map(|ratio| ratio.ln()).sum();
-        let [low, _, high] = quartiles(all)?;
-        Some(Self { pairs, mean: (ln / f64::from(pairs)).exp(), low, high })
+        let [low, median, high] = quartiles(all)?;
+        Some(Self { pairs, median, mean: (ln / f64::from(pairs)).exp(), low, high })
     }
 
-    /// As `1.10 (1.05–1.20, 8 pairs)`.
+    /// As `1.10 (1.05–1.20, mean 1.11, 8 pairs)`.
     pub(super) fn in_words(self) -> String {
-        format!("{:.2} ({:.2}–{:.2}, {} pairs)", self.mean, self.low, self.high, self.pairs)
+        let Self { pairs, median, mean, low, high } = self;
+        format!("{median:.2} ({low:.2}–{high:.2}, mean {mean:.2}, {pairs} pairs)")
     }
 }
 
-/// What the law did in all trials together. Each ratio is one of two turns of the same trial.
+/// What the law did in all trials together. Each ratio is one of two turns of the same trial; told are medians.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throttling {
     /// Trials whose turns were played; in the others nobody was named, or too late.
@@ -228,7 +231,8 @@ mod tests {
         let all = Throttling::of(&[Played { turns: &turns, culprit: 1 }]);
         let (alone, control) = (all.p95_against_alone.unwrap(), all.p95_control.unwrap());
         assert!((alone.mean - 3.0_f64.sqrt()).abs() < 1e-9 && alone.pairs == 2, "{alone:?}");
-        assert_eq!((alone.low, alone.high), (1.625, 1.875));
+        assert_eq!((alone.low, alone.median, alone.high), (1.625, 1.75, 1.875));
+        assert_eq!(alone.in_words(), "1.75 (1.62–1.88, mean 1.73, 2 pairs)");
         assert_eq!((control.pairs, control.low), (3, 0.875), "between 6 over 8 and 1");
         assert!((control.mean - 0.75_f64.powf(1.0 / 3.0)).abs() < 1e-9, "{control:?}");
         let kept = all.innocents_work_kept.unwrap();
@@ -238,7 +242,10 @@ mod tests {
         let against = off.innocents_work_against_off.unwrap();
         assert!((against.mean - 0.6).abs() < 1e-9, "{against:?}");
         assert_eq!(Throttling { innocents_work_against_off: None, ..off }, all);
-        assert!(all.in_words().contains("work that innocents kept: 0.90 (0.90–0.90, 2 pairs)"));
+        assert!(
+            all.in_words()
+                .contains("work that innocents kept: 0.90 (0.90–0.90, mean 0.90, 2 pairs)")
+        );
     }
 
     #[test]
