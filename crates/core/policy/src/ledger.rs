@@ -96,6 +96,13 @@ impl Ledger {
         }
     }
 
+    /// Wishes once more for what stands of one knob: nothing changes, but the journal learns a new reason.
+    pub(crate) fn tell_again(&mut self, knob: &Knob, why: &Reason) {
+        if let Some(to) = self.standing.get(knob).cloned() {
+            self.push(Wish::Set { knob: knob.clone(), to }, why);
+        }
+    }
+
     /// The wish that stands for a knob.
     pub(crate) fn standing(&self, knob: &Knob) -> Option<&Setting> {
         self.standing.get(knob)

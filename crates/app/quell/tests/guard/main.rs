@@ -10,5 +10,6 @@ mod queue;
 mod refusals;
 mod reporters;
 mod restores;
+mod unheld;
 mod vm;
 mod who;

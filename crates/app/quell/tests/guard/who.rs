@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 
 /// Requests to a redis until it is dropped.
-struct Requests(Child);
+pub(crate) struct Requests(Child);
 
 impl Requests {
-    fn to(port: u16) -> Self {
+    pub(crate) fn to(port: u16) -> Self {
         let count = ["-t", "get", "-c", "2", "-n", "100000000", "-q"];
         let child = Command::new("redis-benchmark")
             .args(["-p", &port.to_string()])

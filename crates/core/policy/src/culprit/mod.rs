@@ -14,7 +14,8 @@
 //! than a fifth), it gets so much, and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
 //! next term is twice as long. Who stops working, or leaves, is free at once, and so is who was named by chance,
 //! once looks make its guilt less likely than it was before anything was seen. Who works in bursts is limited for
-//! many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]).
+//! many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]). Whether the
+//! limit holds is seen in what it uses; where it does not, its freezer stands in ([`unheld`]).
 //!
 //! # Units
 //! CPUs; slowdowns as factors; seconds.
@@ -28,6 +29,7 @@
 //!       if the harm is serious to 98 %, and budget < what it uses: limit it; term = 30 s, or twice the last one if
 //!           that ended lately
 //!   for each that is limited:
+//!       uses more than that for 2 s: it is frozen, but for as many samples as its budget is worth
 //!       its budget follows what is learned of its harm, with what it used before
 //!       term over: free it, forget what is known of it     idle for 10 s: the same
 //!       looks now speak against its guilt: free it, and keep what is known of it
@@ -38,7 +40,7 @@
 //! Without CPU bandwidth a culprit is named and not limited. See `who` for the rest.
 //!
 //! **Invariants**, checked after every step of every fault run (`quell-faults`). CPU bandwidth is written
-//! only of groups that were named, the idle class of batch only while a service is served first, and a
+//! only of groups that were named, freezers only of those that were limited and ran on, the idle class of batch only while a service is served first, and a
 //! batch group's weight is only raised, for the sample in which it is watched; nobody is limited to less
 //! than `least_cpus`; services are never limited.
 //!
@@ -48,6 +50,7 @@
 //! | `look`, `look-now`, `relieve`, `burst` | a question is open | see `who` |
 //! | `watched-first`, `watched` | others are held to see what it wants; that sample is over | its weight; as it was |
 //! | `convicted` | named, and uses more than the victim bears | CPU bandwidth |
+//! | `unheld` | limited, and uses much more than its limit all the same | frozen, and free for some samples |
 //! | `served` | the term is over | no limit; what is known of it is forgotten |
 //! | `acquitted` | convicted for what looks showed, and looks show the contrary by now | no limit; its term never was |
 //! | `served-first` | somebody is limited for its sake, and CPUs have time left | the victim's weight, the idle class of batch |
@@ -57,103 +60,25 @@
 //! Source; issue "Name the polluter and limit only it" (duty steering).
 
 mod first;
+mod params;
 mod terms;
+mod unheld;
 
 use crate::ledger::{Ledger, Reason};
-use crate::parts::{check, short_period};
+use crate::parts::short_period;
 use crate::who::{Who, WhoParams};
 use crate::{Needs, Policy};
 use first::{First, Serve};
+pub use params::CulpritParams;
 use quell_model::blame::{Finding, FindingParams, Pressing, Resource, Standing};
 use quell_types::{Input, Knob, Observation, Proposal, Setting, Setup, Tenant};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use terms::{Charge, Terms};
-
-/// Parameters of `culprit`: the table `[law.culprit]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CulpritParams {
-    /// Factor by which a culprit may still lengthen a victim's CPU time per request. Latency grows by about twice as
-    /// much where a service is busy for half of the time.
-    pub bearable_ratio: f64,
-    /// Who is surely named, and slows a victim by no more than this factor, is not limited: it is told, and
-    /// looked at again.
-    pub least_harm_ratio: f64,
-    /// Probability of more from which it is limited.
-    pub least_harm_frac: f64,
-    /// The least that a culprit keeps, in CPUs.
-    pub least_cpus: f64,
-    /// Period of its CPU bandwidth, in milliseconds.
-    pub quota_period_ms: u64,
-    /// Length of a first term, in seconds.
-    pub term_s: f64,
-    /// Length of the longest term, in seconds.
-    pub longest_term_s: f64,
-    /// Share of its time for which a suspect may be held to find out.
-    pub held_share_frac: f64,
-    /// Groups that are named, but never limited.
-    pub spared: Vec<String>,
-    /// Weight of a victim while somebody is limited for its sake and CPUs have time left: it is served
-    /// first. 100 is the usual weight, and changes nothing.
-    pub victim_weight: u32,
-    /// Whether batch groups that are not spared are in the idle class meanwhile. Work that comes at
-    /// its own pace is done all the same, somewhat later; who sleeps by the clock does less.
-    pub batch_idle: bool,
-    /// Whether a reporter tells what a culprit takes: short bursts on a CPU that is idle, at most
-    /// 1 % of it. For `quell who` too.
-    pub reporters: bool,
-    /// Whether it weighs how much a service gets done beside whom: that accuses, and tells how much harm
-    /// is done, at no cost to anybody. For `quell who` too.
-    pub company: bool,
-    /// Whether a group of which it is watched what it wants, while others are held, comes before all others
-    /// for that sample: its weight is raised. Else fewer are named where a service catches up meanwhile.
-    pub watched_first: bool,
-}
-
-impl Default for CulpritParams {
-    fn default() -> Self {
-        Self {
-            bearable_ratio: 1.04,
-            least_harm_ratio: 1.1,
-            least_harm_frac: 0.98,
-            least_cpus: 0.05,
-            quota_period_ms: 20,
-            term_s: 30.0,
-            longest_term_s: 600.0,
-            held_share_frac: 0.01,
-            spared: Vec::new(),
-            victim_weight: 10_000,
-            batch_idle: true,
-            reporters: true,
-            company: true,
-            watched_first: true,
-        }
-    }
-}
-
-impl CulpritParams {
-    /// Checks them.
-    ///
-    /// # Errors
-    /// If one lies out of range, or the longest term is shorter than the first.
-    pub fn validate(&self) -> Result<(), String> {
-        check(1.01..=10.0, &[("bearable_ratio", self.bearable_ratio)])?;
-        check(1.0..=10.0, &[("least_harm_ratio", self.least_harm_ratio)])?;
-        check(0.5..=0.999, &[("least_harm_frac", self.least_harm_frac)])?;
-        check(f64::from(USUAL_WEIGHT)..=10_000.0, &[("victim_weight", self.victim_weight.into())])?;
-        check(0.001..=64.0, &[("least_cpus", self.least_cpus)])?;
-        check(1.0..=1000.0, &[("quota_period_ms", self.quota_period_ms as f64)])?;
-        check(1.0..=86_400.0, &[("term_s", self.term_s)])?;
-        check(self.term_s..=86_400.0, &[("longest_term_s", self.longest_term_s)])?;
-        check(0.0..=0.5, &[("held_share_frac", self.held_share_frac)])
-    }
-}
+use unheld::{Turn, Unheld};
 
 /// That of a group of which nobody said anything.
-const USUAL_WEIGHT: u32 = 100;
+pub(super) const USUAL_WEIGHT: u32 = 100;
 /// That of a group that is to have what it wants for a sample.
 const FED_WEIGHT: u32 = 10_000;
 
@@ -162,6 +87,7 @@ pub(crate) struct Culprit {
     params: CulpritParams,
     who: Who,
     terms: Terms,
+    unheld: Unheld,
     first: First,
     /// Those who come before all others in this sample, so that it shows what they want.
     fed: Vec<Tenant>,
@@ -187,6 +113,7 @@ impl Culprit {
         Self {
             who: Who::within(NAME, looks),
             terms: Terms::new(params.term_s, params.longest_term_s),
+            unheld: Unheld::default(),
             first: First::default(),
             fed: Vec::new(),
             ledger: Ledger::new(NAME),
@@ -240,6 +167,36 @@ impl Culprit {
             Input::new("bearable_ratio", self.params.bearable_ratio),
         ];
         self.ledger.set(setup, knob, to, &Reason::polluter("convicted", inputs));
+    }
+
+    /// Holds those by their freezers whom their limits do not hold; answers with what all used on average.
+    fn hold(&mut self, setup: &Setup, seen: &Observation) -> BTreeMap<Tenant, f64> {
+        let budgets = self.terms.budgets();
+        let mut used: BTreeMap<Tenant, f64> =
+            seen.batch.keys().filter_map(|n| Some((n.clone(), used_cpus(seen, n)?))).collect();
+        let turns = self.unheld.follow(&budgets, &used);
+        for (name, budget_cpus) in &budgets {
+            let average = |used: &mut f64| {
+                *used = self.unheld.average_cpus(name, *budget_cpus, *used);
+            };
+            used.get_mut(name).map(average);
+        }
+        turns.into_iter().for_each(|(name, turn)| self.take_turn(setup, name, turn));
+        used
+    }
+
+    fn take_turn(&mut self, setup: &Setup, tenant: Tenant, turn: Turn) {
+        let inputs = vec![
+            Input::new("used_cpus", turn.used_cpus),
+            Input::new("budget_cpus", turn.budget_cpus),
+        ];
+        let why = Reason::polluter("unheld", inputs);
+        let knob = Knob::Frozen { tenant: tenant.clone() };
+        if setup.controls(&knob) {
+            self.ledger.set(setup, knob, Setting::Flag(!turn.runs), &why);
+        } else if turn.begins {
+            self.ledger.tell_again(&Knob::CpuBandwidth { tenant }, &why);
+        }
     }
 
     /// Those for whose sake somebody is named.
@@ -309,8 +266,11 @@ impl Culprit {
 
     fn free(&mut self, name: &Tenant, rule: &'static str) {
         self.first.freed(name);
-        let knob = Knob::CpuBandwidth { tenant: name.clone() };
-        self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
+        let knobs =
+            [Knob::Frozen { tenant: name.clone() }, Knob::CpuBandwidth { tenant: name.clone() }];
+        for knob in knobs {
+            self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
+        }
     }
 }
 
@@ -333,12 +293,11 @@ impl Policy for Culprit {
         let mut proposals = self.who.step(setup, seen);
         self.feed(setup, seen);
         let charges = self.charges(setup, seen);
+        let used = self.hold(setup, seen);
         for (name, budget_cpus) in self.terms.convict(seen.time, &charges) {
             self.limit(setup, &name, budget_cpus);
             self.first.convicted(&name, self.victims_of(&name));
         }
-        let used: BTreeMap<Tenant, f64> =
-            seen.batch.keys().filter_map(|n| Some((n.clone(), used_cpus(seen, n)?))).collect();
         for name in self.terms.acquit(|name| self.who.acquits(name)) {
             self.free(&name, "acquitted");
         }

@@ -138,6 +138,11 @@ impl Terms {
         self.serving.get(name).map_or(0.0, |term| term.used_cpus)
     }
 
+    /// Who serves a term, and what it may use.
+    pub(super) fn budgets(&self) -> BTreeMap<Tenant, f64> {
+        self.serving.iter().map(|(name, term)| (name.clone(), term.budget_cpus)).collect()
+    }
+
     /// Begins terms of those who use more than they may, and follows the budgets of those who
     /// serve one. Answers with budgets to set.
     pub(super) fn convict(

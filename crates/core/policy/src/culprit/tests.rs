@@ -223,3 +223,54 @@ fn who_locks_the_bus_in_bursts_is_limited_between_them_and_stays_so() {
         assert_eq!(world.standing.quota_cpus(group), None, "{group}");
     }
 }
+
+/// A world with a culprit of one CPU whom CPU bandwidth does not hold.
+fn boundless(seed: u64) -> World<Culprit> {
+    let mut world = world(&[("c", 0.5)], seed);
+    world.large.insert("c".into(), 1.0);
+    world.runs_on = Some("c".into());
+    world
+}
+
+#[test]
+fn whom_a_limit_does_not_hold_is_frozen_but_for_what_it_may_use() {
+    let mut world = boundless(6);
+    world.run(12.0);
+    assert_eq!(limited(&world), ["c"]);
+    let (mut used, mut steps, mut running) = (0.0, 0.0, 0);
+    while limited(&world) == ["c"] {
+        let frozen = world.standing.frozen("c");
+        running = if frozen { running + 1 } else { 0 };
+        assert!(running <= 16, "it is starved");
+        (used, steps) = (used + world.cpus(&"c".into()), steps + 1.0);
+        world.step();
+        assert!(GROUPS.iter().all(|group| *group == "c" || !world.standing.frozen(group)));
+    }
+    assert!(steps > 60.0 && used / steps <= 0.15, "{used} in {steps} steps");
+    assert!(!world.standing.frozen("c"), "it is free in the end");
+    assert!(world.standing.rules.iter().any(|rule| rule == "unheld"));
+}
+
+#[test]
+fn whom_its_limit_holds_is_never_frozen() {
+    let mut world = World::new(Culprit::new(CulpritParams::default()), &[("c", 0.5)], 6);
+    world.large.insert("c".into(), 1.0);
+    for _ in 0..400 {
+        world.step();
+        assert!(!world.standing.frozen("c"));
+    }
+    assert!(world.standing.rules.iter().any(|rule| rule == "convicted"));
+}
+
+#[test]
+fn without_a_freezer_it_is_told_once_that_a_limit_does_not_hold() {
+    let mut world = boundless(6);
+    while limited(&world).is_empty() {
+        world.step();
+    }
+    // Looks need it; what is shown by waits does not.
+    world.setup.knobs.retain(|knob, _| !matches!(knob, Knob::Frozen { .. }));
+    world.run(20.0);
+    assert_eq!(limited(&world), ["c"]);
+    assert_eq!(world.standing.rules.iter().filter(|rule| *rule == "unheld").count(), 1);
+}

@@ -55,6 +55,8 @@ pub(crate) struct World<P> {
     pub(crate) apart: fn(u32) -> bool,
     /// Whether the gauge sees that.
     pub(crate) sees_apart: bool,
+    /// Whom CPU bandwidth does not hold.
+    pub(crate) runs_on: Option<Tenant>,
     /// In which time harm goes that is no longer done, in seconds.
     pub(crate) goes_in_s: f64,
     seed: u64,
@@ -89,6 +91,7 @@ impl<P: Policy> World<P> {
             tells_company: false,
             apart: |_| false,
             sees_apart: true,
+            runs_on: None,
             goes_in_s: 0.0,
             seed,
             step: 0,
@@ -122,7 +125,10 @@ impl<P: Policy> World<P> {
     /// What a group uses while it runs.
     pub(crate) fn cpus(&self, group: &Tenant) -> f64 {
         let wanted = self.wanted_cpus(group);
-        self.standing.quota_cpus(group.as_str()).map_or(wanted, |quota| quota.min(wanted))
+        let quota = self.standing.quota_cpus(group.as_str());
+        let held = quota.filter(|_| self.runs_on.as_ref() != Some(group));
+        let free = held.map_or(wanted, |quota| quota.min(wanted));
+        if self.standing.frozen(group.as_str()) { 0.0 } else { free }
     }
 
     /// Seconds a request costs, averaged over so many, while these are held, of whose harm so much is left.
