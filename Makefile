@@ -104,7 +104,6 @@ house:
 	$(XTASK) layers
 	$(XTASK) tidy
 	$(XTASK) bpf
-	$(XTASK) schemas --check
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 
 # Journals do not depend on whether the CPU can multiply and add in one step.

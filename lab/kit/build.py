@@ -9,19 +9,20 @@ from kit.say import LabError, say
 
 WORKSPACE = Path(__file__).resolve().parent.parent.parent
 SETTINGS = WORKSPACE / "lab" / "static.toml"
-# Crates whose tests run in guests too: those that touch the kernel.
+# Crates that touch the kernel, and those of their tests that run in guests too.
 TESTED = ["quell-cgroup", "quell-ebpf", "quell-linux", "quell-resctrl"]
+TESTS = ["kernel", "real", "systemd"]
 AGENT = "quell"
 
 
 def programs(cache, with_agent):
     """Names in the guest (below /lab) with paths: bin/quell, tests/CRATE.TEST."""
     say("the programs, linked statically")
-    target = cache / "target"
-    tests = [word for crate in TESTED for word in ("-p", crate)]
-    found = _cargo(["test", "--no-run", *tests], target)
+    # In one go: what they share is built once, with the features that all of them want.
+    wanted = [("-p", crate) for crate in TESTED] + [("--test", name) for name in TESTS]
     if with_agent:
-        found |= _cargo(["build", "-p", AGENT], target)
+        wanted += [("-p", AGENT), ("--bin", AGENT)]
+    found = _cargo(["build", *(word for pair in wanted for word in pair)], cache / "target")
     if with_agent and f"bin/{AGENT}" not in found:
         raise LabError(f"cargo built no program {AGENT}")
     return found
@@ -47,5 +48,4 @@ def _named(message):
     kind = "tests" if message["profile"]["test"] else "bin"
     if kind == "bin":
         return f"bin/{target['name']}", message["executable"]
-    own = "own" if target["kind"] != ["test"] else target["name"]
-    return f"tests/{crate}.{own}", message["executable"]
+    return f"tests/{crate}.{target['name']}", message["executable"]

@@ -22,11 +22,7 @@ type Task = (&'static str, &'static str, fn(&Path) -> Result<Findings>);
 const TASKS: &[Task] = &[
     ("layers", "only the edges between crates that the design allows", layers::run),
     ("tidy", "length of files, module documentation, words that promise work", tidy::run),
-    (
-        "schemas",
-        "write docs/schemas and docs/config.md anew; with --check: are they what quell prints",
-        pages::run,
-    ),
+    ("pages", "write docs/schemas and docs/config.md anew, which quell prints", pages::run),
     (
         "fma",
         "journals and figures of a build with FMA instructions are those of one without",

@@ -1,11 +1,14 @@
 //! Checked-in pages are what the program prints.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const QUELL: &str = env!("CARGO_BIN_EXE_quell");
+const MEND: &str = "cargo run -p xtask -- pages";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap()
@@ -21,22 +24,24 @@ fn printed(args: &[&str]) -> String {
 fn schemas_are_those_of_the_types() {
     let folder = tempfile::tempdir().unwrap();
     printed(&["schemas", "--dir", folder.path().to_str().unwrap()]);
-    let mut seen = 0;
-    for entry in fs::read_dir(folder.path()).unwrap() {
-        let name = entry.unwrap().file_name();
-        let kept = fs::read_to_string(root().join("docs/schemas").join(&name)).unwrap_or_default();
-        let fresh = fs::read_to_string(folder.path().join(&name)).unwrap();
-        assert!(kept == fresh, "{name:?} is not current: quell schemas --dir docs/schemas");
-        seen += 1;
+    let names = |folder: &Path| -> BTreeSet<OsString> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let kept = root().join("docs/schemas");
+    let fresh = names(folder.path());
+    assert!(fresh.len() >= 6);
+    assert_eq!(names(&kept), fresh, "{MEND}");
+    for name in fresh {
+        let text = |folder: &Path| fs::read_to_string(folder.join(&name)).unwrap();
+        assert!(text(&kept) == text(folder.path()), "{name:?} is not current: {MEND}");
     }
-    assert!(seen >= 6);
 }
 
 #[test]
 fn the_page_of_all_keys_is_current() {
     let kept = fs::read_to_string(root().join("docs/config.md")).unwrap_or_default();
     let fresh = printed(&["config", "keys"]);
-    assert!(kept == fresh, "not current: quell config keys > docs/config.md");
+    assert!(kept == fresh, "not current: {MEND}");
     assert!(fresh.contains("[law.quell]") && fresh.contains("interval_s"));
 }
 
