@@ -12,8 +12,9 @@
 //! runs for whole samples, in so many of them that it has its budget on average, and in one of sixteen at least: what
 //! is a limit for nobody else shall not starve it either.
 //!
-//! In the samples in which it runs it is seen again what it uses. If that is no more than its budget, since it gave
-//! its class up, it runs in all of them, and is left to the limit.
+//! Each time before it runs again it is seen what it used since it ran last, for each sample in which it did: what is
+//! read in a sample is in part of the one before, so a single one tells too little. If that is no more than a limit
+//! lets through, four times running, since it gave its class up, it is left to the limit.
 //!
 //! # Units
 //! CPUs; samples of the law.
@@ -23,9 +24,10 @@
 //! each sample, for each that serves a term:
 //!   used more than 3 times its budget, and more by a fifth of a CPU, in each of the last 8 samples: it takes turns
 //!   for who takes turns:
-//!       used := what it used, if it ran in this sample
-//!       no more than that much above its budget: no turns any more
 //!       credit += max(budget / used, 1/16);  it runs if credit >= 1, which costs 1; else it is frozen
+//!       before it runs: what it used since the last time, by the samples in which it ran:
+//!           so much again: used := that
+//!           it was not, for the fourth time running: no turns any more
 //! ```
 //!
 //! # Degradation
@@ -43,6 +45,8 @@ const OVER_RATIO: f64 = 3.0;
 const OVER_CPUS: f64 = 0.2;
 /// In so many samples running.
 const OVER_SAMPLES: u32 = 8;
+/// A limit holds again if it did so many times running.
+const CALM_SAMPLES: u32 = 4;
 /// It runs in one of so many samples, at least.
 const FEWEST_OF: f64 = 16.0;
 
@@ -59,26 +63,59 @@ pub(super) struct Turn {
 /// Of one who takes turns.
 #[derive(Clone, Copy, Debug)]
 struct Turns {
-    /// While it runs.
+    /// While it runs, as far as its limit does not hold it.
     used_cpus: f64,
+    /// The same by the last look.
+    last_cpus: f64,
     credit: f64,
     runs: bool,
+    /// What it used since it was last looked at, and in how many samples it ran.
+    spent_cpus: f64,
+    ran: u32,
+    /// How often its limit held since it last did not.
+    calm: u32,
 }
 
 impl Turns {
+    fn of(used_cpus: f64) -> Self {
+        let last_cpus = used_cpus;
+        Self { used_cpus, last_cpus, credit: 0.0, runs: false, spent_cpus: 0.0, ran: 0, calm: 0 }
+    }
+
     /// Of its time it may run so much.
     fn share_frac(&self, budget_cpus: f64) -> f64 {
         (budget_cpus / self.used_cpus.max(f64::MIN_POSITIVE)).clamp(1.0 / FEWEST_OF, 1.0)
     }
 
-    fn next(&mut self, budget_cpus: f64) -> Turn {
+    /// Follows a sample, and begins the next; none if the limit holds by now.
+    fn follow(&mut self, budget_cpus: f64, used_cpus: f64) -> Option<Turn> {
         // Sums of parts that are no powers of two end a little below one.
         const ALMOST: f64 = 1.0 - 1e-9;
+        self.spent_cpus += used_cpus;
+        self.ran += u32::from(self.runs);
         self.credit += self.share_frac(budget_cpus);
         self.runs = self.credit >= ALMOST;
-        self.credit -= if self.runs { 1.0 } else { 0.0 };
-        Turn { runs: self.runs, begins: false, used_cpus: self.used_cpus, budget_cpus }
+        if self.runs {
+            self.credit -= 1.0;
+            self.look(budget_cpus);
+        }
+        let Self { runs, used_cpus, .. } = *self;
+        (self.calm < CALM_SAMPLES).then_some(Turn { runs, begins: false, used_cpus, budget_cpus })
     }
+
+    fn look(&mut self, budget_cpus: f64) {
+        if self.ran > 0 {
+            self.last_cpus = self.spent_cpus / f64::from(self.ran);
+            let over = is_over(budget_cpus, self.last_cpus);
+            self.calm = if over { 0 } else { self.calm + 1 };
+            self.used_cpus = if over { self.last_cpus } else { self.used_cpus };
+        }
+        (self.spent_cpus, self.ran) = (0.0, 0);
+    }
+}
+
+fn is_over(budget_cpus: f64, used_cpus: f64) -> bool {
+    used_cpus > (OVER_RATIO * budget_cpus).max(budget_cpus + OVER_CPUS)
 }
 
 /// All whom their limits do not hold.
@@ -105,33 +142,29 @@ impl Unheld {
     }
 
     fn turn(&mut self, name: &Tenant, budget_cpus: f64, used_cpus: f64) -> Option<Turn> {
-        let is_over = used_cpus > (OVER_RATIO * budget_cpus).max(budget_cpus + OVER_CPUS);
         if let Some(turns) = self.turns.get_mut(name) {
-            if turns.runs {
-                turns.used_cpus = used_cpus;
-            }
-            if turns.runs && !is_over {
+            let turn = turns.follow(budget_cpus, used_cpus);
+            if turn.is_none() {
                 self.turns.remove(name);
-                return Some(Turn { runs: true, begins: false, used_cpus, budget_cpus });
             }
-            return Some(turns.next(budget_cpus));
+            return turn.or(Some(Turn { runs: true, begins: false, used_cpus, budget_cpus }));
         }
         let over = self.over.entry(name.clone()).or_default();
-        *over = if is_over { *over + 1 } else { 0 };
+        *over = if is_over(budget_cpus, used_cpus) { *over + 1 } else { 0 };
         if *over < OVER_SAMPLES {
             return None;
         }
         self.over.remove(name);
-        let mut turns = Turns { used_cpus, credit: 0.0, runs: true };
-        let turn = Turn { begins: true, ..turns.next(budget_cpus) };
+        let mut turns = Turns::of(used_cpus);
+        let turn = turns.follow(budget_cpus, 0.0);
         self.turns.insert(name.clone(), turns);
-        Some(turn)
+        turn.map(|turn| Turn { begins: true, ..turn })
     }
 
     /// What somebody used in a sample, on average over its turns if it takes any: to be frozen is not to be idle.
     pub(super) fn average_cpus(&self, name: &Tenant, budget_cpus: f64, used_cpus: f64) -> f64 {
-        let Some(turns) = self.turns.get(name) else { return used_cpus };
-        turns.share_frac(budget_cpus) * if turns.runs { used_cpus } else { turns.used_cpus }
+        let turns = self.turns.get(name);
+        turns.map_or(used_cpus, |turns| turns.share_frac(budget_cpus) * turns.last_cpus)
     }
 }
 
@@ -183,9 +216,25 @@ mod tests {
     fn who_keeps_to_its_budget_again_runs_on() {
         let mut unheld = Unheld::default();
         ran(&mut unheld, 100, 0.1, 2.0);
-        ran(&mut unheld, 32, 0.1, 0.1);
+        ran(&mut unheld, 120, 0.1, 0.1);
         assert_eq!(ran(&mut unheld, 100, 0.1, 0.1), 100);
         assert!(unheld.turns.is_empty());
+    }
+
+    #[test]
+    fn what_is_read_late_frees_nobody() {
+        let mut unheld = Unheld::default();
+        ran(&mut unheld, OVER_SAMPLES, 0.05, 2.0);
+        let (mut before, mut free) = (2.0, 0);
+        for _ in 0..320 {
+            // Half of what is read is of the sample before.
+            let runs = unheld.turns[&"jobs".into()].runs;
+            let now = if runs { 0.4 } else { 0.0 };
+            free += u32::from(runs);
+            unheld.follow(&of(0.05), &of(f64::midpoint(before, now)));
+            before = now;
+        }
+        assert!((38..=41).contains(&free), "{free} of 320");
     }
 
     #[test]
