@@ -290,7 +290,7 @@ impl Policy for Culprit {
 
     fn step(&mut self, setup: &Setup, seen: &Observation) -> Vec<Proposal> {
         self.ledger.run_all_tasks(setup, &Reason::partition("always-run", Vec::new()));
-        let mut proposals = self.who.step(setup, seen);
+        let mut proposals = self.who.step(&self.unheld.for_looks(setup), seen);
         self.feed(setup, seen);
         let charges = self.charges(setup, seen);
         let used = self.hold(setup, seen);

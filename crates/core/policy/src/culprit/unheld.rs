@@ -37,7 +37,8 @@
 //! Source: issue "Name the polluter and limit only it" (read the effect back, and fall back when the cap does not
 //! hold; freezer duty); A-4.
 
-use quell_types::Tenant;
+use quell_types::{Knob, Setup, Tenant};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// More than a limit that holds lets through by its short periods and late ticks.
@@ -161,6 +162,17 @@ impl Unheld {
         turn.map(|turn| Turn { begins: true, ..turn })
     }
 
+    /// The machine as it is for looks: who takes turns is not to be held by them. A look that ended would let it go.
+    pub(super) fn for_looks<'a>(&self, setup: &'a Setup) -> Cow<'a, Setup> {
+        if self.turns.is_empty() {
+            return Cow::Borrowed(setup);
+        }
+        let mut setup = setup.clone();
+        let turns = |knob: &Knob| matches!(knob, Knob::Frozen { tenant } if self.turns.contains_key(tenant));
+        setup.knobs.retain(|knob, _| !turns(knob));
+        Cow::Owned(setup)
+    }
+
     /// What somebody used in a sample, on average over its turns if it takes any: to be frozen is not to be idle.
     pub(super) fn average_cpus(&self, name: &Tenant, budget_cpus: f64, used_cpus: f64) -> f64 {
         let turns = self.turns.get(name);
@@ -245,6 +257,22 @@ mod tests {
         assert!(!unheld.turns.is_empty());
         assert!(unheld.follow(&BTreeMap::new(), &of(2.0)).is_empty());
         assert!(unheld.turns.is_empty());
+    }
+
+    #[test]
+    fn no_look_holds_who_takes_turns() {
+        let setup = crate::testing::setup(2).batch("jobs").batch("others").build();
+        let looked_at = |unheld: &Unheld| {
+            let setup = unheld.for_looks(&setup);
+            let held = |name: &&str| setup.controls(&Knob::Frozen { tenant: (*name).into() });
+            ["jobs", "others"].into_iter().filter(held).collect::<Vec<_>>()
+        };
+        let mut unheld = Unheld::default();
+        assert_eq!(looked_at(&unheld), ["jobs", "others"]);
+        ran(&mut unheld, OVER_SAMPLES, 0.1, 2.0);
+        assert_eq!(looked_at(&unheld), ["others"]);
+        unheld.follow(&BTreeMap::new(), &of(2.0));
+        assert_eq!(looked_at(&unheld), ["jobs", "others"], "free");
     }
 
     #[test]
