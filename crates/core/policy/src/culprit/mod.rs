@@ -40,9 +40,10 @@
 //! Without CPU bandwidth a culprit is named and not limited. See `who` for the rest.
 //!
 //! **Invariants**, checked after every step of every fault run (`quell-faults`). CPU bandwidth is written
-//! only of groups that were named, freezers only of those that were limited and ran on, the idle class of batch only while a service is served first, and a
+//! only of groups that were named, the idle class of batch only while a service is served first, and a
 //! batch group's weight is only raised, for the sample in which it is watched; nobody is limited to less
-//! than `least_cpus`; services are never limited.
+//! than `least_cpus`; services are never limited. That freezers are written only of those that were limited
+//! and ran on, tests here check.
 //!
 //! | rule | when | what |
 //! |---|---|---|
@@ -78,7 +79,7 @@ use terms::{Charge, Terms};
 use unheld::{Turn, Unheld};
 
 /// That of a group of which nobody said anything.
-pub(super) const USUAL_WEIGHT: u32 = 100;
+const USUAL_WEIGHT: u32 = 100;
 /// That of a group that is to have what it wants for a sample.
 const FED_WEIGHT: u32 = 10_000;
 
@@ -176,10 +177,9 @@ impl Culprit {
             seen.batch.keys().filter_map(|n| Some((n.clone(), used_cpus(seen, n)?))).collect();
         let turns = self.unheld.follow(&budgets, &used);
         for (name, budget_cpus) in &budgets {
-            let average = |used: &mut f64| {
+            if let Some(used) = used.get_mut(name) {
                 *used = self.unheld.average_cpus(name, *budget_cpus, *used);
-            };
-            used.get_mut(name).map(average);
+            }
         }
         turns.into_iter().for_each(|(name, turn)| self.take_turn(setup, name, turn));
         used

@@ -5,7 +5,6 @@ use crate::contention::{
     A, VICTIM, at_work, behind, group, kernel_says, one_at_a_time, spinner, stood, watching,
 };
 use std::fs;
-use std::time::{Duration, Instant};
 
 /// How a group has its turn beside others of the usual weight.
 fn weigh(group: &Cgroup, [v1_shares, v2_weight]: [&str; 2]) {
@@ -23,22 +22,23 @@ fn who_stood_before_it_was_watched_and_never_runs_is_seen() {
     [&victim, &a].into_iter().for_each(|group| at_work(group, 1));
     weigh(&victim, ["2", "1"]);
     weigh(&a, ["262144", "10000"]);
-    let mut ran = kernel_says(&victim)[0];
-    let mut since = Instant::now();
+    let ran = || [&a, &victim].map(|group| kernel_says(group)[0]);
+    let mut since = ran();
     eventually("a victim that stands", || {
-        let now = kernel_says(&victim)[0];
-        if now != ran {
-            (ran, since) = (now, Instant::now());
+        let now = ran();
+        if now[1] != since[1] {
+            since = now;
         }
-        let stands = since.elapsed() > Duration::from_millis(100);
-        if stands { Ok(()) } else { Err(format!("it ran until {now} ns")) }
+        let stands = now[0] - since[0] > 100_000_000;
+        if stands { Ok(()) } else { Err(format!("it ran until {} ns", now[1])) }
     });
     let probes = watching(&[(&victim, VICTIM), (&a, A)]);
-    let said = [&a, &victim].map(|group| kernel_says(group)[0]);
+    let said = ran();
     // A CPU that goes on with one task is counted when it turns next.
     let ran = eventually("what was stood", || {
         let behind = behind(&stood(&probes), A);
-        let ran = [0, 1].map(|i| (kernel_says([&a, &victim][i])[0] - said[i]) as f64);
+        let now = ran();
+        let ran = [0, 1].map(|i| (now[i] - said[i]) as f64);
         let is_all = ran[0] > 3e8 && (0.85..1.15).contains(&(behind / ran[0]));
         if is_all { Ok(ran) } else { Err(format!("behind A: {behind} of {} ns", ran[0])) }
     });
