@@ -18,7 +18,7 @@ use yardstick::watched;
 
 use crate::canary::Watch;
 use crate::curve::{Curve, Level};
-use crate::stats::{Estimate, estimate};
+use crate::stats::estimate;
 use crate::trial::{Effort, Found};
 use crate::{Machine, ProfileError, Seats, Subject};
 use quell_pressure::{Options, Resource, Stop};
@@ -90,7 +90,7 @@ pub fn profile(
         profile.hear(subject, options, topology, &mut watch, stop)?;
     }
     subject.wake()?;
-    profile.class = Class::of(&profile.worst(), topology);
+    profile.class = Class::of(&worst(&founds), topology);
     profile.saw(&watch);
     profile.seconds = begun.elapsed().as_secs_f64();
     Ok(profile)
@@ -149,8 +149,8 @@ impl Profile {
 
     fn add(&mut self, resource: Resource, found: &Found, threshold: f64, notes: Vec<String>) {
         self.tolerated.insert(resource, found.tolerated(threshold));
-        if let Some(kept) = estimate(&found.reporter) {
-            self.caused.insert(resource, lost(kept));
+        if let Some(caused) = found.causes_percent() {
+            self.caused.insert(resource, caused);
         }
         let mut levels = found.levels.clone();
         levels.sort_by(|a, b| a.percent.total_cmp(&b.percent));
@@ -176,15 +176,6 @@ impl Profile {
         }
     }
 
-    /// The loss at full pressure and the loss caused, in percent, by resource.
-    fn worst(&self) -> BTreeMap<Resource, (f64, Option<f64>)> {
-        let one = |(resource, _): (&Resource, &Estimate)| {
-            let suffered = 100.0 * (1.0 - self.curve(*resource).at(100.0));
-            (*resource, (suffered, self.caused.get(resource).map(|caused| caused.value)))
-        };
-        self.tolerated.iter().map(one).collect()
-    }
-
     /// The sensitivity curve on a resource; flat where none was measured.
     #[must_use]
     pub fn curve(&self, resource: Resource) -> Curve {
@@ -203,20 +194,11 @@ fn points(levels: &[Level]) -> Vec<CurvePoint> {
     levels.iter().filter_map(point).collect()
 }
 
-/// Percent lost from a share kept, never below none.
-fn lost(kept: Estimate) -> Estimate {
-    let loss = |kept: f64| (100.0 * (1.0 - kept)).clamp(0.0, 100.0);
-    Estimate { value: loss(kept.value), low: loss(kept.high), high: loss(kept.low) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn losses_have_their_ends_in_order() {
-        let found = lost(Estimate { value: 0.8, low: 0.7, high: 1.05 });
-        assert!((found.value - 20.0).abs() < 1e-9 && (found.high - 30.0).abs() < 1e-9);
-        assert_eq!(found.low, 0.0, "faster beside the workload is no negative harm");
-    }
+/// The loss at full pressure and the loss caused, in percent, by resource.
+fn worst(founds: &BTreeMap<Resource, Found>) -> BTreeMap<Resource, (f64, Option<f64>)> {
+    let one = |(resource, found): (&Resource, &Found)| {
+        let caused = found.causes_percent().map(|caused| caused.value);
+        (*resource, (found.loses_percent().value, caused))
+    };
+    founds.iter().map(one).collect()
 }

@@ -71,7 +71,7 @@ impl Resampler {
     }
 
     /// A number as good as normal, of deviation 1: the sum of twelve between −½ and ½.
-    fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let fine = 1 << 20;
         (0..12).map(|_| self.below(fine) as f64 / fine as f64 - 0.5).sum()
     }
@@ -107,7 +107,7 @@ fn stretch(count: usize) -> f64 {
 
 /// Other numbers that these, of which each is finite, might have been.
 #[must_use]
-pub(crate) fn might_be(values: &[f64], resampler: &mut Resampler) -> Vec<f64> {
+fn might_be(values: &[f64], resampler: &mut Resampler) -> Vec<f64> {
     if values.len() < ENOUGH {
         let off = resampler.normal() * uncertainty(values);
         return values.iter().map(|value| value + off).collect();

@@ -1,7 +1,5 @@
 //! How straight a line is, and a curve that only falls.
 
-use super::median;
-
 /// Pearson's r of pairs; none for fewer than two or where one side does not change.
 #[must_use]
 pub fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
@@ -46,29 +44,16 @@ pub fn half_effect(pairs: &[(f64, f64)]) -> Option<f64> {
 /// measured numbers say so it is noise (pool adjacent violators). Equal weights.
 #[must_use]
 pub fn falling(values: &[f64]) -> Vec<f64> {
-    let alone: Vec<Vec<f64>> = values.iter().map(|value| vec![*value]).collect();
-    pooled(&alone, |pool| Some(pool.iter().sum::<f64>() / pool.len() as f64))
-}
-
-/// The same of the middles of groups of numbers, none of them empty: the nearest by distance. Groups that rise are put
-/// together and have one middle, so that a few bad numbers in one of them move nothing, and a group of many counts more.
-#[must_use]
-pub fn falling_medians(groups: &[Vec<f64>]) -> Vec<f64> {
-    pooled(groups, median)
-}
-
-fn pooled(groups: &[Vec<f64>], middle: impl Fn(&[f64]) -> Option<f64>) -> Vec<f64> {
-    let middle = |pool: &[f64]| middle(pool).unwrap_or(f64::NAN);
-    let mut pools: Vec<(f64, Vec<f64>, usize)> = Vec::new();
-    for group in groups {
-        let mut pool = (middle(group), group.clone(), 1);
-        while let Some((_, before, count)) = pools.pop_if(|before| before.0 < pool.0) {
-            let all = [before, pool.1].concat();
-            pool = (middle(&all), all, count + pool.2);
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for value in values {
+        let mut pool = (*value, 1);
+        while let Some((before, count)) = pools.pop_if(|before| before.0 < pool.0) {
+            let all = count + pool.1;
+            pool = ((before * count as f64 + pool.0 * pool.1 as f64) / all as f64, all);
         }
         pools.push(pool);
     }
-    pools.into_iter().flat_map(|(value, _, count)| std::iter::repeat_n(value, count)).collect()
+    pools.into_iter().flat_map(|(value, count)| std::iter::repeat_n(value, count)).collect()
 }
 
 #[cfg(test)]
@@ -116,15 +101,6 @@ mod tests {
         assert!(falling(&[]).is_empty());
     }
 
-    #[test]
-    fn a_few_bad_numbers_move_no_middle() {
-        let groups = [vec![1.0; 4], vec![0.7, 0.8, 0.9, 1.0], vec![0.99, 1.0, 1.0, 1.2]];
-        assert_eq!(falling_medians(&groups), [1.0, 0.995, 0.995]);
-        let lost = [vec![0.9; 4], vec![0.5; 4]];
-        assert_eq!(falling_medians(&lost), [0.9, 0.5], "what falls stays");
-        assert!(falling_medians(&[]).is_empty());
-    }
-
     proptest! {
         #[test]
         fn never_rises_and_keeps_the_mean(values in proptest::collection::vec(0.0f64..2.0, 1..20)) {
@@ -133,16 +109,6 @@ mod tests {
             let sum = |v: &[f64]| v.iter().sum::<f64>();
             prop_assert!((sum(&curve) - sum(&values)).abs() < 1e-9);
             prop_assert_eq!(falling(&curve), curve.clone(), "what falls stays");
-        }
-
-        #[test]
-        fn middles_never_rise(groups in proptest::collection::vec(proptest::collection::vec(0.0f64..2.0, 1..9), 1..8)) {
-            let curve = falling_medians(&groups);
-            prop_assert_eq!(curve.len(), groups.len());
-            prop_assert!(curve.windows(2).all(|pair| pair[0] >= pair[1]));
-            let all = groups.concat();
-            let (least, most) = (all.iter().copied().fold(2.0, f64::min), all.iter().copied().fold(0.0, f64::max));
-            prop_assert!(curve.iter().all(|v| (least..=most).contains(v)));
         }
 
         #[test]

@@ -6,9 +6,9 @@
 mod interval;
 mod line;
 
+pub(crate) use interval::resampled;
 pub use interval::{Estimate, Resampler, difference, estimate, mean_of_medians};
-pub(crate) use interval::{might_be, resampled};
-pub use line::{falling, falling_medians, half_effect, largest_deviation, pearson};
+pub use line::{falling, half_effect, largest_deviation, pearson};
 
 /// The middle of these numbers, between the two middle ones if their count is even; what is not
 /// finite does not count. None without any.

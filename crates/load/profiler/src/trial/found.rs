@@ -1,6 +1,6 @@
 //! What a trial found, and two trials of the same together.
 
-use crate::curve::{Level, tolerated};
+use crate::curve::{Level, Posterior};
 use crate::stats::Estimate;
 
 /// What was found of one resource.
@@ -24,8 +24,22 @@ impl Found {
     /// it may be all.
     #[must_use]
     pub fn tolerated(&self, threshold: f64) -> Estimate {
-        let found = tolerated(&self.levels, threshold);
+        let found = Posterior::of(&self.levels).reaches(threshold);
         Estimate { high: if self.disturbed { 100.0 } else { found.high }, ..found }
+    }
+
+    /// The workload's loss under full pressure, in percent.
+    #[must_use]
+    pub fn loses_percent(&self) -> Estimate {
+        Posterior::of(&self.levels).loss().map(|share| 100.0 * share)
+    }
+
+    /// The reporter's own loss beside the workload, in percent; none without a ratio.
+    #[must_use]
+    pub fn causes_percent(&self) -> Option<Estimate> {
+        let beside = Level { percent: 100.0, ratios: self.reporter.clone() };
+        let heard = self.reporter.iter().any(|ratio| ratio.is_finite());
+        heard.then(|| Posterior::of(&[beside]).loss().map(|share| 100.0 * share))
     }
 
     /// Both together; of two one of which was disturbed the other.
@@ -73,7 +87,18 @@ mod tests {
         let both = first.and(Found { cut_short: false, ..second });
         assert_eq!(both.levels[0].ratios, [0.9, 0.9, 1.0, 1.0]);
         assert_eq!((both.levels.len(), both.reporter.len(), both.cut_short), (2, 2, false));
-        assert_eq!(both.tolerated(0.95).value, 100.0, "the middle of all is at the threshold");
+        assert_eq!(both.tolerated(0.95).value, 100.0, "most say so");
+    }
+
+    #[test]
+    fn what_is_lost_and_caused_is_told_if_it_was_heard() {
+        let one = Found { reporter: vec![0.7, 0.71, 0.69], ..found(&[(100.0, 0.8)], false) };
+        let (loses, causes) = (one.loses_percent().value, one.causes_percent().map(|c| c.value));
+        assert!((loses - 20.0).abs() < 3.0, "{loses}");
+        assert!(causes.is_some_and(|causes| (causes - 30.0).abs() < 3.0), "{causes:?}");
+        for reporter in [vec![], vec![f64::NAN]] {
+            assert_eq!(Found { reporter, ..Found::default() }.causes_percent(), None);
+        }
     }
 
     #[test]
