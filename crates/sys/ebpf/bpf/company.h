@@ -14,22 +14,30 @@
  * then, so it cannot have chosen its neighbour (Wald's identity: what is counted until an end that
  * does not look ahead is right on average).
  *
- * A request begins when the victim sends something, and when a task of it comes to run that has done
- * next to nothing since. What the clock said then is kept in a ring for the latest of them. A CPU that
- * turns looks up the first request that began since it turned before: until there all goes to whom it
+ * A service that wakes answers all that has come for it, and to wake, to look what has come, and to find its caches
+ * cold is dear: of fifty answers in a row the first costs several times as much as the others. Beside whom a request
+ * begins that is the first is not by chance: it is he who has the other CPU while the victim sleeps. So what is put down
+ * as a whole is a *stretch*, all that is done from one waking to the next, and its cost is that of all its answers. A
+ * victim that never sleeps begins one with an answer that is a while after the first of the last one.
+ *
+ * A stretch begins when a task of the victim that has slept comes to run and next to nothing was done since the last
+ * answer: else it goes on with a request that it waited in. What the clock said then is kept in a ring for the latest of
+ * them. A CPU that turns looks up the first stretch that began since it turned before: until there all goes to whom it
  * had earlier, and from there on to who leaves now. Nothing is written but the CPU that turns, and the
  * ring by who begins.
  */
 #pragma once
 #include "bpf.h"
 
-/* Requests whose begin is known, a power of 2. More in one turn: its ends hardly matter. */
+/* Stretches whose begin is known, a power of 2. More in one turn: its ends hardly matter. */
 #define BEGINS 64
 /* What a victim does after it has sent is the end of that, as long as it takes less. */
 #define TAIL_NS 30000
+/* Who does not sleep begins another stretch with an answer that is so much after the first of this one. */
+#define STRETCH_NS 1000000
 
-/* What a victim's clock and count said when its request of this number began. */
-struct request {
+/* What a victim's clock and count said when its stretch of this number began. */
+struct stretch {
 	__u64 number;
 	__u64 ran;
 	__u64 sends;
@@ -41,8 +49,10 @@ struct clock {
 	__u64 count;
 	__u64 since;
 	__u64 sends;
-	__u64 begun; /* requests */
-	struct request requests[BEGINS];
+	__u64 sent_ran; /* what it said at the last of these */
+	__u64 first_sent_ran; /* at the first of this stretch */
+	__u64 begun; /* stretches */
+	struct stretch stretches[BEGINS];
 };
 
 struct clocks { struct clock of[VICTIMS]; };
@@ -56,11 +66,11 @@ struct {
 
 /* What a CPU knows of one victim. */
 struct mark {
-	/* When it turned to the task that it runs: requests begun, the clock, the count of sends. */
+	/* When it turned to the task that it runs: stretches begun, the clock, the count of sends. */
 	__u64 begun;
 	__u64 turned_ran;
 	__u64 turned_sends;
-	/* Whose requests go on, as one more than a row, and what was said when the first of them began;
+	/* Whose stretches go on, as one more than a row, and what was said when the first of them began;
 	 * of nobody's if it is 0. */
 	__u64 whose;
 	__u64 ran;
@@ -88,34 +98,48 @@ static __always_inline void wind(struct clocks *clocks, __u32 victim, __u64 now,
 	__sync_fetch_and_add(&clock->count, more);
 }
 
-/* A request of the victim begins. */
-static __always_inline void begin_request(struct clock *clock, __u64 now)
+/* A stretch of the victim begins. */
+static __always_inline void begin_stretch(struct clock *clock, __u64 ran)
 {
 	__u64 number = __sync_fetch_and_add(&clock->begun, 1) + 1;
-	struct request *request = &clock->requests[number & (BEGINS - 1)];
+	struct stretch *stretch = &clock->stretches[number & (BEGINS - 1)];
 
-	request->ran = ran_until(clock, now);
-	request->sends = clock->sends;
-	/* Until here the number is an old one, and nobody takes it for this request. */
-	__sync_lock_test_and_set(&request->number, number);
+	stretch->ran = ran;
+	stretch->sends = clock->sends;
+	/* Until here the number is an old one, and nobody takes it for this stretch. */
+	__sync_lock_test_and_set(&stretch->number, number);
 }
 
-/* A task of the victim comes to run: a request begins if nothing was done for it yet. */
-static __always_inline void may_begin_request(struct clocks *clocks, __u32 victim, __u64 now)
+/* A task of the victim has sent something. */
+static __always_inline void count_send(struct clock *clock, __u64 now)
+{
+	struct stretch *last = &clock->stretches[clock->begun & (BEGINS - 1)];
+	__u64 ran = ran_until(clock, now);
+
+	if (clock->sends == last->sends)
+		clock->first_sent_ran = ran;
+	__sync_fetch_and_add(&clock->sends, 1);
+	clock->sent_ran = ran;
+	if (ran - clock->first_sent_ran >= STRETCH_NS)
+		begin_stretch(clock, ran);
+}
+
+/* A task of the victim that has slept comes to run. */
+static __always_inline void woke(struct clocks *clocks, __u32 victim, __u64 now)
 {
 	struct clock *clock = &clocks->of[victim & (VICTIMS - 1)];
-	struct request *last = &clock->requests[clock->begun & (BEGINS - 1)];
+	__u64 ran = ran_until(clock, now);
 
-	if (ran_until(clock, now) - last->ran < TAIL_NS)
-		begin_request(clock, now);
+	if (ran - clock->sent_ran < TAIL_NS)
+		begin_stretch(clock, ran);
 }
 
-/* Sets what was said when the first request began since this CPU turned to who leaves it now. */
-static __always_inline void first_request(struct clock *clock, struct mark *mark, __u64 *ran,
+/* Sets what was said when the first stretch began since this CPU turned to who leaves it now. */
+static __always_inline void first_stretch(struct clock *clock, struct mark *mark, __u64 *ran,
 					  __u64 *sends)
 {
 	__u64 number = mark->begun + 1;
-	struct request *first = &clock->requests[number & (BEGINS - 1)];
+	struct stretch *first = &clock->stretches[number & (BEGINS - 1)];
 
 	*ran = mark->turned_ran;
 	*sends = mark->turned_sends;

@@ -65,6 +65,7 @@ struct task {
 	__u32 cpu;      /* on whose queue it stands, and 1; 0 if on none */
 	__u32 victim;   /* for which it is counted there */
 	__u32 narrow;   /* 1 if it stands and may not use all CPUs */
+	__u32 slept;    /* 1 if it left its CPU of itself, and has not come back */
 };
 
 struct line {
@@ -87,7 +88,7 @@ struct cpu {
 /* Of one group on one CPU, by victim. */
 struct blame {
 	__u64 ns[VICTIMS];        /* stood behind it */
-	__u64 beside_ns[VICTIMS]; /* ran elsewhere for requests that began while it ran here */
+	__u64 beside_ns[VICTIMS]; /* ran elsewhere in stretches that began while it ran here */
 	__u64 sends[VICTIMS];     /* of these */
 	__u64 elsewhere_ns[VICTIMS]; /* stood behind others while it ran on the CPU that was drawn */
 };
@@ -341,7 +342,7 @@ static __always_inline void charge(struct cpu *cpu, struct blame *blame, __u32 n
 	}
 }
 
-/* Puts what a victim did elsewhere down to whose requests went on here until one began beside who
+/* Puts what a victim did elsewhere down to whose stretches went on here until one began beside who
  * leaves now, whose row this is. What runs here itself is beside nobody here. */
 static __always_inline void accompany_one(struct clock *clock, struct mark *mark, __u32 victim,
 					  __u64 row)
@@ -352,7 +353,7 @@ static __always_inline void accompany_one(struct clock *clock, struct mark *mark
 
 	if (clock->begun == mark->begun)
 		return;
-	first_request(clock, mark, &ran, &sends);
+	first_stretch(clock, mark, &ran, &sends);
 	more = ran - mark->ran;
 	blame = mark->whose ? bpf_map_lookup_elem(&rq_blame, &whose) : 0;
 	if (blame && more < MOST) {
@@ -426,8 +427,11 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	stop_keeping(&cpu->keeper, now);
 	charge(cpu, blame, number, online > 1 && row != NOBODY, now);
 	accompany(cpu, row, clocks, now);
-	if (task && victim_of(task) && !task->cpu && (ctx[0] & 0xff || !prev->__state))
-		begin(task, cpu, number, victim_of(task) - 1, is_narrow(prev), now);
+	if (task && victim_of(task)) {
+		task->slept = !(ctx[0] & 0xff) && prev->__state;
+		if (!task->slept && !task->cpu)
+			begin(task, cpu, number, victim_of(task) - 1, is_narrow(prev), now);
+	}
 	cpu->pid = next->pid;
 	if (!next->pid) {
 		cpu->ticked = 0;
@@ -439,8 +443,10 @@ SEC("tp_btf/sched_switch") int quell_wait_run(__u64 *ctx)
 	if (task && task->pid != next->pid)
 		task = 0;
 	turn(cpu, clocks, task ? victim_of(task) : 0, now);
-	if (task && victim_of(task))
-		may_begin_request(clocks, victim_of(task) - 1, now);
+	if (task && victim_of(task) && task->slept) {
+		task->slept = 0;
+		woke(clocks, victim_of(task) - 1, now);
+	}
 	if (task && task->cpu)
 		end(task, now);
 	keep(&cpu->keeper, number, 0, now);
@@ -555,8 +561,7 @@ static __always_inline int sent(void)
 	if (!victim)
 		return 0;
 	of = &clocks->of[(victim - 1) & (VICTIMS - 1)];
-	__sync_fetch_and_add(&of->sends, 1);
-	begin_request(of, clock());
+	count_send(of, clock());
 	return 0;
 }
 

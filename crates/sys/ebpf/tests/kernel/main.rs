@@ -6,6 +6,7 @@
 mod ambiguous;
 mod begun;
 mod common;
+mod company;
 mod contention;
 mod gauge;
 mod groups;
