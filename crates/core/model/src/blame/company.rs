@@ -8,11 +8,15 @@
 //! # Idea
 //! Which group runs elsewhere while the victim runs is decided by the scheduler, a few hundred times
 //! a second, and hardly by the victim. So the cost of a request beside each group, CPU time over
-//! what was sent, may be compared with that beside the others. A request counts, as a whole, as one
-//! beside those who had the other CPUs when it *began*: how long it takes is not known then, so that
+//! what was sent, may be compared with that beside the others. What the victim does from one waking to
+//! the next, a *stretch*, counts as a whole as done beside those who had the other CPUs when it *began*:
+//! how long it takes is not known then, so that
 //! on average it costs the same beside all who do no harm, whoever wakes with the victim or runs
 //! after it (Wald's identity). To put down what is done while somebody has a CPU, which was tried
-//! first, gives the parts of requests at both ends of his turn to him: innocents were named for it.
+//! first, gives the parts of requests at both ends of his turn to him: innocents were named for it. To put
+//! down single requests, which was tried next, takes the first of many that are answered in a row, to which
+//! waking and cold caches belong, for one like the others, and it has its own company: innocents were named for
+//! it beside a service whose clients ask for fifty things at once.
 //!
 //! ```text
 //! x(g) = ln(CPU time of the victim beside g / its sends meanwhile)
@@ -28,13 +32,13 @@
 //! nobody is named by it without looks in which he was held.
 //!
 //! What is not by chance: groups wake with their own timers and with the victim's clients, so that
-//! beside some other requests begin. Seen of groups that do no harm, when parts of requests still
+//! beside some other stretches begin. Seen of groups that do no harm, when parts of requests still
 //! counted: 4 %
 //! ([measured](../../../../../docs/experiments/polluter-history.md#company)). How far the *others* are apart
 //! says how much it is here, so 5 % is only what is assumed before they tell, and the most: were it
 //! more, a second culprit would hide the first. Idle CPUs halt, which changes
 //! clocks and wake-ups far more, so they count for little; the clients themselves, and whoever is no
-//! suspect, run when a request begins or ends and are left out.
+//! suspect, run when one begins or ends and are left out.
 //!
 //! # Units
 //! CPU seconds, sends, ln per CPU.

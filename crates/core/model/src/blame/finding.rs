@@ -24,6 +24,8 @@ pub struct FindingParams {
     pub named_frac: f64,
     /// Experiments in which it must have been held for that.
     pub named_experiments: u32,
+    /// How many times as likely, in ln, they alone must make its guilt for that.
+    pub named_looked_ln: f64,
     /// Its least part of the whole harm for that.
     pub named_share_frac: f64,
     /// Probability of harm from which it is suspected.
@@ -85,6 +87,7 @@ impl Default for FindingParams {
             serious_experiments: 3,
             named_frac: 0.99,
             named_experiments: 2,
+            named_looked_ln: 1.0,
             named_share_frac: 0.2,
             suspected_frac: 0.5,
             suspected_share_frac: 0.1,

@@ -3,6 +3,7 @@
 mod beside;
 mod heard;
 mod leave;
+mod looked;
 mod places;
 mod sizes;
 

@@ -1,7 +1,9 @@
 //! Weighs all evidence about one victim: how much slower, why, by whom, and how sure that is.
 //!
-//! Naming needs three things: the guilt must be as good as certain, the suspect must have been held
-//! at least twice (one look may have gone wrong), and its part of the harm must be worth it.
+//! Naming needs four things: the guilt must be as good as certain, the suspect must have been held
+//! at least twice (one look may have gone wrong), these looks alone must make its guilt more likely, since what
+//! accuses besides them ([`Company`](super::Company), others' word) may be wrong in ways of its own, and its part of
+//! the harm must be worth it.
 //! Everything less is a suspicion; so is a bus
 //! lock that the kernel trapped ([`Traps`](super::Traps)), while bus locks are told to do harm. Who has the CPU that the victim stands ready for is named on what
 //! the scheduler says, without experiments, if besides it asks for more than its turn: it never sleeps,
@@ -216,8 +218,8 @@ pub(super) fn culprit(
     }
     let effect_ln = belief.harm * cpus;
     let shown = confidence >= params.named_frac
-        && belief.experiments >= params.named_experiments
-        && effect_ln >= params.named_share_frac * whole_ln();
+        && effect_ln >= params.named_share_frac * whole_ln()
+        && guilt.is_shown_by_looks(tenant, params);
     Some(Culprit {
         workload: tenant.clone(),
         confidence,

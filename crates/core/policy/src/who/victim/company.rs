@@ -34,7 +34,6 @@ impl Victim {
         let (guilt, params) = (&self.work.guilt, self.params());
         let accused = |c: &&Candidate| {
             let held = guilt.experiments(&c.suspect);
-            let proved = held >= params.named_experiments;
             let in_bad_company = guilt.company_ln(&c.suspect) >= ACCUSED_LN;
             // Nothing else can have made it likely; the rest costs more the more suspects there are, harm more
             // than guilt, which is never less likely.
@@ -48,7 +47,8 @@ impl Victim {
             let told = in_bad_company
                 && harmful >= params.suspected_frac
                 && !self.held_back.contains(&c.suspect);
-            if sure { !proved || self.may_be_serious(c) } else { told }
+            let proved = || guilt.is_shown_by_looks(&c.suspect, &params);
+            if sure { !proved() || self.may_be_serious(c) } else { told }
         };
         let worse = |a: &&Candidate, b: &&Candidate| {
             let of = |c: &Candidate| guilt.company_ln(&c.suspect);
@@ -67,7 +67,7 @@ impl Victim {
             return false;
         }
         let harmful = guilt.harmful(suspect, cpus, params.least_ln);
-        let named = harmful >= params.named_frac && looks >= params.named_experiments;
+        let named = harmful >= params.named_frac && guilt.is_shown_by_looks(suspect, &params);
         let open = || self.may_be_serious(&Candidate { suspect: suspect.clone(), cpus });
         harmful >= params.suspected_frac && (!named || open())
     }
