@@ -78,8 +78,8 @@ pub struct ElsewhereReading {
     pub nobody_ns: u64,
 }
 
-/// What a service did while somebody else had another CPU, since this was first watched; summed over
-/// CPUs, so that what runs on two others counts twice.
+/// What a service did in stretches, from one waking to the next, that began while somebody else had another CPU, since
+/// this was first watched; summed over CPUs, so that what runs on two others counts twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beside {
     /// CPU time of its threads in nanoseconds.

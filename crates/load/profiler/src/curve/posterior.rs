@@ -48,6 +48,8 @@ const FREEDOM: f64 = 4.0;
 /// Speeds at which a ratio's likelihood is tabulated, from 1 down.
 const SPEEDS: usize = 400;
 const SPEED_STEP: f64 = 0.0025;
+/// Who does nothing at all under pressure counts as doing so much.
+const STANDS_STILL: f64 = 0.02;
 
 /// One curve of the family.
 #[derive(Clone, Copy, Debug)]
@@ -139,8 +141,9 @@ fn likelihood(ratio_logs: &[f64], scale: f64) -> Vec<f64> {
 
 /// The logarithms of the ratios that count, and each candidate's speed at their level; none without any.
 fn heard(level: &Level) -> Option<(Vec<f64>, Vec<usize>)> {
-    let counts = |ratio: &&f64| ratio.is_finite() && **ratio > 0.0;
-    let logs: Vec<f64> = level.ratios.iter().filter(counts).map(|ratio| ratio.ln()).collect();
+    let counts = |ratio: &&f64| ratio.is_finite() && **ratio >= 0.0;
+    let log = |ratio: &f64| ratio.max(STANDS_STILL).ln();
+    let logs: Vec<f64> = level.ratios.iter().filter(counts).map(log).collect();
     let speeds = || FAMILY.iter().map(|candidate| step_of(candidate.speed(level.percent)));
     (level.percent > 0.0 && !logs.is_empty()).then(|| (logs, speeds().collect()))
 }
@@ -307,9 +310,15 @@ mod tests {
     }
 
     #[test]
+    fn who_stands_still_has_lost_all() {
+        let found = Posterior::of(&[level(100.0, &[0.0; 4]), level(50.0, &[0.5, 0.52, 0.48, 0.5])]);
+        assert!(found.loss().value > 0.85, "{:?}", found.loss());
+        assert!(found.reaches(KEPT).value < 15.0, "{:?}", found.reaches(KEPT));
+    }
+
+    #[test]
     fn without_ratios_it_is_said_that_nothing_is_known() {
-        for levels in [vec![], vec![level(100.0, &[])], vec![level(100.0, &[f64::NAN, -1.0, 0.0])]]
-        {
+        for levels in [vec![], vec![level(100.0, &[])], vec![level(100.0, &[f64::NAN, -1.0])]] {
             let found = Posterior::of(&levels);
             let (reached, lost) = (found.reaches(KEPT), found.loss());
             assert!(reached.high >= 100.0 && reached.low < 20.0, "{reached:?}");
