@@ -5,7 +5,7 @@ mod posterior;
 
 pub use posterior::Posterior;
 
-use crate::stats::{Estimate, falling};
+use crate::stats::falling;
 
 /// What was measured at one intensity.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,13 +57,6 @@ impl Curve {
         let mut falls = steps.filter(|(a, b)| a.1 >= speed && b.1 < speed);
         falls.next().map_or(100.0, |(a, b)| a.0 + (b.0 - a.0) * (a.1 - speed) / (a.1 - b.1))
     }
-}
-
-/// The highest intensity at which the speed is `threshold` of that alone, with its interval, by what is believed of the
-/// curve after these ratios ([`Posterior`]).
-#[must_use]
-pub fn tolerated(levels: &[Level], threshold: f64) -> Estimate {
-    Posterior::of(levels).reaches(threshold)
 }
 
 #[cfg(test)]

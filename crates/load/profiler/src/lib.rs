@@ -41,7 +41,7 @@ pub use bandwidth::{
     BandwidthModel, BandwidthPoint, BandwidthStep, Rig, bandwidth, bandwidth_steps,
 };
 pub use canary::{Lines, Placement, Watched, Ways};
-pub use curve::{Curve, Level, Posterior, tolerated};
+pub use curve::{Curve, Level, Posterior};
 pub use desk::{Seats, at_desk};
 pub use error::ProfileError;
 pub use machine::Machine;

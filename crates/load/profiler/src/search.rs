@@ -18,7 +18,7 @@
 //! ```
 //!
 //! What is not decided at MOST is judged by its median; the interval of the answer, which
-//! [`tolerated`](crate::tolerated) draws from all trials, is then wide. Degradation: when the time is up
+//! [`Posterior`](crate::Posterior) tells from all trials, is then wide. Degradation: when the time is up
 //! the search ends where it is.
 
 use crate::curve::Level;

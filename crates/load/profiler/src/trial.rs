@@ -24,7 +24,7 @@ pub use found::Found;
 pub(crate) use reporter::Mark;
 
 use crate::canary::{Placement, Sieve, Watch};
-use crate::curve::{Level, tolerated};
+use crate::curve::Level;
 use crate::desk::{pause, percent};
 use crate::search::{MOST, Search, Verdict, nearest, verdict};
 use crate::stats::median;
@@ -210,7 +210,7 @@ impl Trial<'_> {
         watch: &mut Watch,
     ) -> Result<(), ProfileError> {
         while !self.is_up(end) {
-            let answer = tolerated(&found.levels, self.threshold);
+            let answer = found.tolerated(self.threshold);
             let next = nearest(&found.levels, answer.value);
             let Some(at) = next.filter(|_| answer.width() > self.effort.resolution) else { break };
             let more = self.pairs_of(REFINED, found.levels[at].percent, end, watch)?;

@@ -24,7 +24,7 @@ pub struct FindingParams {
     pub named_frac: f64,
     /// Experiments in which it must have been held for that.
     pub named_experiments: u32,
-    /// How many times as likely, in ln, they alone must make its guilt for that.
+    /// How many times as likely, in ln, what was measured alone must make its guilt for that: in these, and between them.
     pub named_looked_ln: f64,
     /// Its least part of the whole harm for that.
     pub named_share_frac: f64,

@@ -1,9 +1,11 @@
-//! What looks alone have shown.
+//! What looks have shown, without what is said.
 //!
 //! Company and others' word accuse, each in ways of its own that may be wrong: whoever has the other CPU while a service
-//! wakes is in its company without doing anything. To hold somebody and see what becomes of the service is the only
-//! thing that cannot be wrong so. Who is named on all of it together must have been shown by that alone to be more
-//! likely guilty than before.
+//! wakes is in its company without doing anything. To hold somebody and see what becomes of the service cannot be
+//! wrong so. Who is named on all of it together must have been shown by what was measured alone to be more likely guilty
+//! than before: by at least two looks in which it was held, and with them by how the service's cost went with what
+//! suspects did of themselves in between ([`Measurement::experiment`](super::Measurement) tells these apart), of which
+//! each is worth little.
 //!
 //! Source: issue "Name the polluter and limit only it" (who is named must be right).
 
