@@ -46,7 +46,7 @@ pub(crate) fn check(
         Law::Parties => cpus_apart(view, &off).or_else(|| services_share_nothing(view)),
         Law::StaticWays => nobody_shares_ways(view),
         Law::LlcBias | Law::Alita => few_are_confined(view),
-        Law::Culprit => bearable(view),
+        Law::Culprit => bearable(view).or_else(|| held_without_limit(view, left_to_others)),
         Law::Quell => ways_apart(view, &off).or_else(|| lent(view)),
         _ => None,
     };
@@ -186,6 +186,18 @@ fn bearable(view: &View<'_>) -> Option<String> {
     };
     let (knob, stands) = view.engine.standing().iter().find(too_small)?;
     Some(format!("{knob} at {}", stands.setting))
+}
+
+/// Law `culprit` holds by the freezer only whom a limit does not hold.
+fn held_without_limit(view: &View<'_>, left_to_others: &dyn Fn(&Knob) -> bool) -> Option<String> {
+    let free = |(knob, to): &(&Knob, &Setting)| {
+        let Knob::Frozen { tenant } = knob else { return false };
+        let limit = Knob::CpuBandwidth { tenant: tenant.clone() };
+        let limited = view.engine.standing().contains_key(&limit) || left_to_others(&limit);
+        **to == Setting::Flag(true) && !limited
+    };
+    let (knob, _) = polluters::wanted_by(view, &[Law::Culprit]).find(free)?;
+    Some(format!("{knob} is held, and no limit stands"))
 }
 
 fn mask(view: &View<'_>, tenant: &Tenant, domain: u32) -> Option<u64> {

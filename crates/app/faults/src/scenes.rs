@@ -1,5 +1,6 @@
 //! Small machines, and what runs on them under which law: enough for every site to be written.
 
+mod boundless;
 mod polluters;
 
 use crate::dice::Dice;
@@ -61,7 +62,8 @@ pub(crate) fn draw(dice: &mut Dice, seed: u64, aim: Option<Cell>, way: Drawing) 
     let config = config(dice, law, site);
     let limitable = scene.batch.iter().map(|batch| batch.spec.name.clone()).collect();
     let drawn = Drawn { law, beside: Vec::new(), limitable, pins: Vec::new(), config, scene };
-    if way == Drawing::Third { polluters::add(dice, drawn, aim) } else { drawn }
+    let drawn = if way >= Drawing::Third { polluters::add(dice, drawn, aim) } else { drawn };
+    if way >= Drawing::Fourth { boundless::add(dice, drawn) } else { drawn }
 }
 
 fn concerns(site: Option<Site>, kind: KnobKind) -> bool {
@@ -74,6 +76,7 @@ fn law_for(dice: &mut Dice, site: Option<Site>, way: Drawing) -> Law {
         Drawing::First => first_laws(site).to_vec(),
         Drawing::Second => second_laws(site).to_vec(),
         Drawing::Third => polluters::laws(site),
+        Drawing::Fourth => boundless::laws(site),
     };
     dice.pick(&some).copied().unwrap_or_default()
 }

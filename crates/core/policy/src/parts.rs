@@ -23,7 +23,7 @@ pub(crate) use halt::{can_halt, halt, keep_running_tasks, resume};
 pub(crate) use held_time::HeldTime;
 pub(crate) use link::{link_degradations, service_rate, share_out};
 pub(crate) use partition::{Partition, Share, must_keep_a_core};
-pub(crate) use quota::short_period;
+pub(crate) use quota::{runs_on, short_period};
 pub(crate) use scene::Scene;
 pub(crate) use traffic::Traffic;
 pub(crate) use unreachable::Unreachable;

@@ -99,6 +99,7 @@ impl ServiceNumbers {
             threads: self.workers,
             memory_bytes: 1 << 29,
             memory_nodes: Vec::new(),
+            real_time: false,
             work_instructions: None,
         }
     }

@@ -99,6 +99,8 @@ pub struct Program {
     pub memory_bytes: u64,
     /// NUMA nodes over which its memory lies evenly; none = the node on which each thread runs.
     pub memory_nodes: Vec<u32>,
+    /// Whether its threads have a real-time class: they run before all others, and CPU bandwidth does not hold them.
+    pub real_time: bool,
     /// Work until it ends, in instructions of all threads; none = it never ends.
     pub work_instructions: Option<f64>,
 }

@@ -7,6 +7,7 @@
 //! Times are nanoseconds; speeds are instructions per nanosecond.
 
 mod agenda;
+mod class;
 mod company;
 mod cost;
 mod gauge;
@@ -25,6 +26,7 @@ mod sched;
 mod service;
 mod span;
 mod steal;
+mod thread;
 mod tick;
 
 use agenda::Agenda;
@@ -33,6 +35,7 @@ pub(crate) use group::{Group, Quota};
 pub(crate) use heat::Warmth;
 pub(crate) use service::Service;
 use span::{span_of, whole_ns};
+pub(crate) use thread::{State, Thread};
 
 use crate::machine::{Machine, Shape};
 use crate::mask::Mask;
@@ -53,45 +56,6 @@ struct SocketRan {
     units_ns: f64,
     /// Run time of all its CPUs in nanoseconds.
     busy_ns: f64,
-}
-
-/// Where a thread stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Has nothing to do.
-    Blocked,
-    /// Waits for its CPU.
-    Queued,
-    /// Runs on its CPU.
-    Running,
-    /// Would run, but its group is throttled or frozen.
-    Parked,
-}
-
-/// One thread.
-#[derive(Clone, Debug)]
-pub(crate) struct Thread {
-    pub(crate) work: usize,
-    pub(crate) group: usize,
-    pub(crate) state: State,
-    /// The CPU that it is on, or was on last.
-    pub(crate) cpu: usize,
-    /// Weighted run time in nanoseconds.
-    pub(crate) vruntime: f64,
-    /// Instructions to where it stops next: the end of its request or task, a barrier, a full
-    /// socket.
-    pub(crate) left: f64,
-    /// Instructions from where it stopped last to where it stops next.
-    lap: f64,
-    /// Instructions to the end of its task from where it stopped last.
-    todo: f64,
-    /// Whether it waits for the others at a barrier.
-    meets: bool,
-    pub(crate) queued_at: u64,
-    /// When balancing moved it last.
-    moved: u64,
-    /// When its request came.
-    pub(crate) arrived: u64,
 }
 
 /// One CPU.
@@ -125,6 +89,8 @@ pub(crate) struct CpuState {
     pub(crate) busy_ns: u64,
     slice_end: u64,
     least_vruntime: f64,
+    /// What is kept of it for those who are not real-time.
+    kept: class::Kept,
     /// The highest frequency that was set, in kHz.
     pub(crate) cap_khz: u64,
     /// The share of time in which its clock may run.

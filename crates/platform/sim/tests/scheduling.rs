@@ -93,6 +93,71 @@ fn a_frozen_group_stands_still_and_goes_on() {
     assert!(cpus(&mut server, "a", SECOND) > 0.99);
 }
 
+/// Of one CPU: what a real-time group has, and one that is not.
+fn beside_real_time(server: &mut SimServer) -> (f64, f64) {
+    let before = server.truth().cpu_ns;
+    server.advance(20 * SECOND);
+    let after = server.truth().cpu_ns;
+    let got = |name: &str| (after[&name.into()] - before[&name.into()]) as f64 / 20e9;
+    (got("first"), got("a"))
+}
+
+#[test]
+fn real_time_runs_before_others_whatever_its_limit_and_stands_only_when_frozen() {
+    let mut scene = hogs(&["a"]);
+    scene.batch.push(batch("first", &["real-time"]));
+    let mut server = SimServer::new(&scene).unwrap();
+    only_cpu_0(&mut server, &["a", "first"]);
+    let near = |(first, a): (f64, f64), wanted: f64, why: &str| {
+        assert!((first - wanted).abs() < 0.01, "{why}: {first} of a CPU, a {a}");
+        assert!((first + a - 1.0).abs() < 0.01, "{why}: {first}, {a}");
+    };
+    near(beside_real_time(&mut server), 0.95, "what the kernel keeps for others");
+    let limit = CpuBandwidth::limited(0.1, Duration::from_millis(10));
+    let knob = Knob::CpuBandwidth { tenant: "first".into() };
+    set(&mut server, knob, Setting::Bandwidth(limit));
+    near(beside_real_time(&mut server), 0.95, "a limit does not hold it");
+    let weight = Knob::CpuWeight { tenant: "a".into() };
+    set(&mut server, weight, Setting::Weight(10_000));
+    near(beside_real_time(&mut server), 0.95, "nor do weights");
+    let freezer = Knob::Frozen { tenant: "first".into() };
+    set(&mut server, freezer.clone(), Setting::Flag(true));
+    near(beside_real_time(&mut server), 0.0, "frozen");
+    set(&mut server, freezer, Setting::Flag(false));
+    near(beside_real_time(&mut server), 0.95, "and let go");
+}
+
+#[test]
+fn others_leave_a_cpu_that_real_time_has_and_two_of_that_class_share_two_cpus() {
+    let mut scene = hogs(&["a"]);
+    scene.batch.push(batch("first", &["real-time"]));
+    let mut server = SimServer::new(&scene).unwrap();
+    server.advance(SECOND);
+    let (first, a) = beside_real_time(&mut server);
+    assert!(first > 0.99 && a > 0.99, "{first}, {a}");
+    let mut scene = hogs(&["a", "b"]);
+    scene.batch.push(batch("first", &["real-time"; 2]));
+    let mut server = SimServer::new(&scene).unwrap();
+    server.advance(SECOND);
+    let (first, a) = beside_real_time(&mut server);
+    assert!((1.85..1.92).contains(&first), "{first}, {a}");
+    assert!((0.03..0.07).contains(&a), "{a}");
+}
+
+#[test]
+fn who_sleeps_now_and_then_wakes_before_all_others() {
+    let mut scene = hogs(&["a"]);
+    let mut web = service("web", "integer", 1.0, 300.0);
+    (web.workers, web.program.real_time) = (1, true);
+    scene.services = vec![web];
+    let mut server = SimServer::new(&scene).unwrap();
+    only_cpu_0(&mut server, &["a", "web"]);
+    let beside = latencies(&mut server, "web", 20 * SECOND).quantile(0.5).unwrap();
+    set(&mut server, Knob::Frozen { tenant: "a".into() }, Setting::Flag(true));
+    let alone = latencies(&mut server, "web", 20 * SECOND).quantile(0.5).unwrap();
+    assert!((beside / alone - 1.0).abs() < 0.1, "{beside} ns beside a loop, {alone} alone");
+}
+
 #[test]
 fn cpu_time_never_exceeds_the_machine() {
     let mut scene = scene("e5-2683v4");

@@ -1,5 +1,6 @@
 //! What the laws promise that slow whoever locks the bus or heats a socket (`bus-lock`, `power`,
-//! both in `alita`, alone or beside others): only the culprit is slowed, and never stopped.
+//! both in `alita`, alone or beside others): only the culprit is slowed, and never stopped. The last
+//! holds of law `culprit` too.
 
 use crate::audit::View;
 use quell_policy::Law;
@@ -63,11 +64,12 @@ fn starved(view: &View<'_>, steps: &mut BTreeMap<Tenant, u32>) -> Option<String>
         steps.clear();
         return None;
     }
+    let laws = [Law::BusLock, Law::Power, Law::Culprit];
     let held = |knob: &Knob, to: &Setting| match (knob, to) {
         (Knob::Frozen { tenant }, Setting::Flag(true)) => Some(tenant.clone()),
         _ => None,
     };
-    let now: Vec<Tenant> = theirs(view).filter_map(|(knob, to)| held(knob, to)).collect();
+    let now: Vec<Tenant> = wanted_by(view, &laws).filter_map(|(knob, to)| held(knob, to)).collect();
     steps.retain(|tenant, _| now.contains(tenant));
     now.into_iter().for_each(|tenant| *steps.entry(tenant).or_default() += 1);
     let (tenant, count) = steps.iter().find(|(_, count)| **count > PERIODS)?;
@@ -76,9 +78,17 @@ fn starved(view: &View<'_>, steps: &mut BTreeMap<Tenant, u32>) -> Option<String>
 
 /// What stands by their wish.
 fn theirs<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a Knob, &'a Setting)> {
-    let names = [Law::BusLock.name(), Law::Power.name()];
+    wanted_by(view, &[Law::BusLock, Law::Power])
+}
+
+/// What stands by the wish of such a law.
+pub(super) fn wanted_by<'a>(
+    view: &'a View<'_>,
+    laws: &[Law],
+) -> impl Iterator<Item = (&'a Knob, &'a Setting)> {
     let standing = view.engine.standing().iter();
-    standing.filter(move |(_, s)| names.contains(&&*s.policy)).map(|(k, s)| (k, &s.setting))
+    let theirs = |policy: &str| laws.iter().any(|law| law.name() == policy);
+    standing.filter(move |(_, s)| theirs(&s.policy)).map(|(k, s)| (k, &s.setting))
 }
 
 /// Nobody is limited who is spared, or was not named.

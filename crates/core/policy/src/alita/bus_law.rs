@@ -10,6 +10,7 @@
 //! the counts of *groups*; its levels go to groups that run elsewhere too, or where no clock can be
 //! set: as CPU bandwidth (so many parts of what the group used while it was free, in short periods,
 //! so that its locks are spread thinly), or by freezing it for all but so many parts of the periods.
+//! What a group uses tells whether its bandwidth holds it; whom it does not is frozen.
 //! A group that owns all its cores needs no count of its own: that of its cores is it.
 //!
 //! # Units
@@ -23,6 +24,7 @@
 //! each second: levels of groups = sparsifier(locks of all groups that are known)
 //!     a group that may be limited and is not slowed by its cores' clocks:
 //!         bandwidth = level / parts * what it used when free; else frozen in the other periods
+//!         uses far more than that for 3 s: frozen besides, until it is free
 //! ```
 //!
 //! # Degradation
@@ -36,6 +38,7 @@
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
 //! | `over-share` | above its share, or in a burst, on a machine near its quota or above | clock, bandwidth or freezer to the start level |
+//! | `unheld` | its bandwidth does not hold it (real-time threads) | the freezer, to the same level |
 //! | `relaxing` | well below its share | a step up |
 //! | `relaxed` | whole again, gone, or no longer to be limited | released |
 //!
@@ -50,7 +53,7 @@ use super::bus_params::{BusActuator, BusLockParams};
 use super::places::{Homes, Lists, Places, cores};
 use super::{Sparsifier, llc_law::tenants};
 use crate::ledger::{Ledger, Reason};
-use crate::parts::{Every, short_period};
+use crate::parts::{Every, runs_on, short_period};
 use crate::{Needs, Policy};
 use quell_types::{
     CpuSet, Input, Knob, KnobRange, Observation, Proposal, Setting, Setup, Tenant, Time,
@@ -63,6 +66,8 @@ const NAME: &str = "bus-lock";
 const GROUP_PARTS: u32 = 16;
 /// How often groups are judged, and who runs where is looked at, in seconds.
 const SLOW_S: f64 = 1.0;
+/// Who uses far more than its bandwidth in so many of these looks running is not held by it.
+const UNHELD_LOOKS: u32 = 3;
 /// What is left of a group's greatest use after a second in which it used less.
 const FADING: f64 = 0.95;
 
@@ -82,6 +87,8 @@ pub(crate) struct BusLockLaw {
     groups: Option<Sparsifier>,
     /// CPUs that groups used while they were free.
     used_cpus: BTreeMap<Tenant, f64>,
+    /// In how many looks running groups used far more than their bandwidth.
+    unheld: BTreeMap<Tenant, u32>,
     /// Groups that are held back by their freezers, with their levels.
     frozen: BTreeMap<Tenant, u32>,
     periods: u64,
@@ -102,6 +109,7 @@ impl BusLockLaw {
             clocks: None,
             groups: None,
             used_cpus: BTreeMap::new(),
+            unheld: BTreeMap::new(),
             frozen: BTreeMap::new(),
             periods: 0,
             ledger: Ledger::new(NAME),
@@ -201,7 +209,7 @@ impl BusLockLaw {
         own.copied().or_else(of_cores)
     }
 
-    /// Holds a group to a level by what it has: bandwidth, else the freezer.
+    /// Holds a group to a level by what it has: bandwidth, else, or if that does not hold it, the freezer.
     fn limit(
         &mut self,
         setup: &Setup,
@@ -214,9 +222,15 @@ impl BusLockLaw {
         let range = setup.knobs.get(&knob).filter(|_| self.wants(BusActuator::Bandwidth));
         let free = level >= GROUP_PARTS;
         if let Some(range) = range {
+            let runs_on = !free && self.runs_on(seen, name, &knob);
             let budget = self.budget_cpus(seen, name, level);
             let to = short_period(range, budget, self.params.quota_period_ms);
-            return self.turn(setup, knob, (!free).then_some(Setting::Bandwidth(to)), inputs);
+            self.turn(setup, knob, (!free).then_some(Setting::Bandwidth(to)), inputs.clone());
+            if free {
+                self.unheld.remove(name);
+            } else if !runs_on {
+                return;
+            }
         }
         let knob = Knob::Frozen { tenant: name.clone() };
         if !setup.controls(&knob) || !self.wants(BusActuator::Freezer) {
@@ -226,6 +240,21 @@ impl BusLockLaw {
             return self.turn(setup, knob, None, inputs);
         }
         self.frozen.insert(name.clone(), level);
+    }
+
+    /// Whether a group is not held by its bandwidth. Once it is frozen besides, that is not seen any more.
+    fn runs_on(&mut self, seen: &Observation, name: &Tenant, knob: &Knob) -> bool {
+        let used_cpus = seen.batch.get(name).and_then(|b| b.cpu.as_ref().ok()).map(|cpu| cpu.0);
+        let budget_cpus = match self.ledger.standing(knob) {
+            Some(Setting::Bandwidth(to)) => to.limit_cpus.map(|cpus| cpus.0),
+            _ => None,
+        };
+        let looks = self.unheld.entry(name.clone()).or_default();
+        if *looks < UNHELD_LOOKS {
+            let over = budget_cpus.zip(used_cpus).is_some_and(|(may, used)| runs_on(may, used));
+            *looks = if over { *looks + 1 } else { 0 };
+        }
+        *looks >= UNHELD_LOOKS
     }
 
     /// So many parts of what the group used while it was free; of all its CPUs if that is not known.
@@ -254,7 +283,9 @@ impl BusLockLaw {
             .collect();
         for (tenant, level, hold) in holds {
             let inputs = vec![Input::new("level_parts", f64::from(level))];
-            let why = Reason::polluter("over-share", inputs);
+            let unheld = self.unheld.get(&tenant).is_some_and(|looks| *looks >= UNHELD_LOOKS);
+            let rule = if unheld { "unheld" } else { "over-share" };
+            let why = Reason::polluter(rule, inputs);
             self.ledger.set(setup, Knob::Frozen { tenant }, Setting::Flag(hold), &why);
         }
     }

@@ -15,9 +15,26 @@ pub(crate) fn short_period(range: &KnobRange, cpus: f64, period_ms: u64) -> CpuB
     CpuBandwidth::limited(cpus, Duration::from_micros(period_us))
 }
 
+/// Whether somebody uses more than a limit that holds lets through by its short periods and late ticks: CPU bandwidth
+/// does not hold real-time threads where groups may have any.
+pub(crate) fn runs_on(budget_cpus: f64, used_cpus: f64) -> bool {
+    const OVER_RATIO: f64 = 3.0;
+    const OVER_CPUS: f64 = 0.2;
+    used_cpus > (OVER_RATIO * budget_cpus).max(budget_cpus + OVER_CPUS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_late_by_a_period_is_held_all_the_same() {
+        for (budget, used, on) in
+            [(0.05, 0.24, false), (0.05, 0.26, true), (1.0, 2.9, false), (1.0, 3.1, true)]
+        {
+            assert_eq!(runs_on(budget, used), on, "{used} of {budget}");
+        }
+    }
 
     #[test]
     fn a_small_budget_gets_a_longer_period_rather_than_more_time() {

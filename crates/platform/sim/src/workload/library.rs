@@ -15,6 +15,7 @@ type Named = (&'static str, fn() -> Program);
 /// All programs by name.
 pub const PROGRAMS: &[Named] = &[
     ("integer", integer),
+    ("real-time", real_time),
     ("stream-llc", stream_llc),
     ("stream-dram", stream_dram),
     ("random-llc", random_llc),
@@ -43,6 +44,7 @@ pub(crate) fn of(name: &str, memory_bytes: f64, phase: Phase) -> Program {
         threads: 1,
         memory_bytes: memory_bytes as u64,
         memory_nodes: Vec::new(),
+        real_time: false,
         work_instructions: None,
     }
 }
@@ -50,6 +52,11 @@ pub(crate) fn of(name: &str, memory_bytes: f64, phase: Phase) -> Program {
 /// Arithmetic in registers.
 fn integer() -> Program {
     of("integer", MIB, Phase { base_cpi: 0.5, ..Phase::default() })
+}
+
+/// The same in a real-time class (`chrt --fifo`).
+fn real_time() -> Program {
+    Program { real_time: true, ..of("real-time", MIB, integer().phases.remove(0)) }
 }
 
 /// A sweep over an array of `bytes`, one access a line.

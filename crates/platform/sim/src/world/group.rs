@@ -37,6 +37,8 @@ pub(crate) struct Group {
     /// Threads that run or wait for a CPU.
     pub(crate) runnable: u32,
     pub(crate) running: u32,
+    /// Of these, those that its CPU bandwidth is charged for.
+    pub(crate) charged: u32,
     pub(crate) cpu_ns: u64,
     pub(crate) periods: u64,
     pub(crate) throttled_periods: u64,
@@ -76,6 +78,7 @@ impl Group {
             threads: Vec::new(),
             runnable: 0,
             running: 0,
+            charged: 0,
             cpu_ns: 0,
             periods: 0,
             throttled_periods: 0,
@@ -100,9 +103,9 @@ impl Group {
         100.0 * f64::from(self.runnable.max(1)) / weight
     }
 
-    /// Whether its threads may not run now.
-    pub(crate) fn is_parked(&self) -> bool {
-        self.frozen || self.quota.is_some_and(|q| q.throttled_since.is_some())
+    /// Whether its CPU bandwidth of this period is spent.
+    pub(crate) fn is_throttled(&self) -> bool {
+        self.quota.is_some_and(|q| q.throttled_since.is_some())
     }
 
     pub(crate) fn settle_waiting(&mut self, now: u64) {

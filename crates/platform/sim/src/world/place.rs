@@ -2,6 +2,7 @@
 
 use super::{State, World};
 use crate::mask::Mask;
+use std::cmp::Reverse;
 
 /// How often queues are evened out, in nanoseconds: about the kernel's domain interval.
 const BALANCE_NS: u64 = 4_000_000;
@@ -38,6 +39,7 @@ impl World {
             .or(lent_before)
             .or_else(|| lent.and(&near).first())
             .or_else(|| free.first())
+            .or_else(|| self.before_others(thread))
             .or_else(|| stays.then_some(before))
             .or_else(|| allowed.iter().min_by_key(|cpu| self.cpus[*cpu].queue.len()))
             .unwrap_or(before)
@@ -53,12 +55,10 @@ impl World {
             return;
         }
         let near = self.shape.domain_cpus[self.shape.cpus[cpu].domain];
-        let may = |t: &usize| self.groups[self.threads[*t].group].cpus.contains(cpu);
+        let may = |t: &&usize| self.groups[self.threads[**t].group].cpus.contains(cpu);
         let candidate = |from: usize| {
             let queue = &self.cpus[from].queue;
-            let normal = |t: &&usize| !self.groups[self.threads[**t].group].idle;
-            let thread = queue.iter().filter(|t| may(t)).find(normal);
-            let thread = thread.or_else(|| queue.iter().find(|t| may(t)))?;
+            let thread = queue.iter().filter(may).min_by_key(|t| Reverse(self.class(**t)))?;
             Some((near.contains(from), queue.len(), *thread))
         };
         let best = self
@@ -97,9 +97,9 @@ impl World {
     /// Moves a thread of the class of `waiting` from one CPU to another: the one that stayed
     /// longest where it is, be it running, so that turns go round.
     fn push(&mut self, from: usize, to: usize, waiting: usize) {
-        let group = |thread: usize| &self.groups[self.threads[thread].group];
-        let idle = group(waiting).idle;
-        let may = |t: &usize| group(*t).idle == idle && group(*t).cpus.contains(to);
+        let class = self.class(waiting);
+        let allowed = |t: usize| self.groups[self.threads[t].group].cpus.contains(to);
+        let may = |t: &usize| self.class(*t) == class && allowed(*t);
         let here = self.cpus[from].queue.iter().chain(&self.cpus[from].current).copied();
         let longest = here.filter(may).min_by_key(|t| self.threads[*t].moved);
         let thread = longest.unwrap_or(waiting);
@@ -116,13 +116,13 @@ impl World {
         }
     }
 
-    /// A CPU on which a waiting thread would have less company of its class: among equals a near
-    /// one, and the next by number, so that turns go round.
+    /// A CPU on which a waiting thread would have less company of its class, or of one that comes before
+    /// it: among equals a near one, and the next by number, so that turns go round.
     fn better_place(&self, from: usize, thread: usize) -> Option<usize> {
-        let group = &self.groups[self.threads[thread].group];
+        let (group, class) = (&self.groups[self.threads[thread].group], self.class(thread));
         let load = |cpu: usize| {
             let state = &self.cpus[cpu];
-            let counts = |t: &&usize| group.idle || !self.groups[self.threads[**t].group].idle;
+            let counts = |t: &&usize| self.class(**t) >= class;
             state.queue.iter().chain(&state.current).filter(counts).count()
         };
         let near = self.shape.domain_cpus[self.shape.cpus[from].domain];

@@ -129,11 +129,13 @@ impl World {
         let thread = self.threads.len();
         let of = &self.works[work];
         let lap = of.program.phases[of.phase].stop_instructions();
+        let real_time = of.program.real_time;
         self.sleep_next.push();
         self.threads.push(Thread {
             work,
             group,
             state: State::Blocked,
+            real_time,
             cpu: self.groups[group].cpus.first().unwrap_or(0),
             vruntime: 0.0,
             left: left.min(lap),

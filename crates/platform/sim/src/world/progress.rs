@@ -27,7 +27,9 @@ impl World {
         let group = &mut self.groups[thread.group];
         let place = &self.shape.cpus[cpu];
         thread.left -= instructions;
-        thread.vruntime += span * group.pace();
+        if !thread.real_time {
+            thread.vruntime += span * group.pace();
+        }
         group.cpu_ns += passed;
         group.instructions += instructions;
         let units_ns = span * state.units;

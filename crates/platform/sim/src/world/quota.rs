@@ -35,22 +35,13 @@ impl World {
         self.wake_hardware();
     }
 
-    /// Counts one thread more, or one less, that runs of a group whose quota was looked at.
-    pub(super) fn count_running(&mut self, group: usize, more: bool) {
-        let of = &mut self.groups[group];
-        of.running = if more { of.running + 1 } else { of.running - 1 };
-        if of.quota.is_some() {
-            self.plan_quota(group);
-        }
-    }
-
     /// Takes what ran since the last look out of the pool.
     pub(super) fn settle_quota(&mut self, group: usize) {
         let now = self.now;
         let of = &mut self.groups[group];
-        let running = f64::from(of.running);
+        let charged = f64::from(of.charged);
         if let Some(quota) = &mut of.quota {
-            quota.pool_ns -= span_of(now - quota.since) * running;
+            quota.pool_ns -= span_of(now - quota.since) * charged;
             quota.since = now;
         }
     }
@@ -60,9 +51,9 @@ impl World {
         let of = &self.groups[group];
         let next = match of.quota {
             None => NEVER,
-            Some(quota) if of.running == 0 || quota.throttled_since.is_some() => quota.refill,
+            Some(quota) if of.charged == 0 || quota.throttled_since.is_some() => quota.refill,
             Some(quota) => {
-                let left = whole_ns(quota.pool_ns.max(0.0) / f64::from(of.running));
+                let left = whole_ns(quota.pool_ns.max(0.0) / f64::from(of.charged));
                 quota.refill.min(self.now + left)
             }
         };
@@ -104,24 +95,37 @@ impl World {
         of.cpus.len_up_to(threads) as u64
     }
 
-    /// Takes all threads of a group off their CPUs.
-    fn park(&mut self, group: usize) {
+    /// Counts one thread more, or one less, that runs of a group whose bandwidth was looked at.
+    pub(super) fn count_running(&mut self, thread: usize, more: bool) {
+        let of = &self.threads[thread];
+        let (group, is_charged) = (of.group, !of.real_time);
+        let of = &mut self.groups[group];
+        let count = |all: &mut u32| *all = if more { *all + 1 } else { *all - 1 };
+        count(&mut of.running);
+        if is_charged {
+            count(&mut of.charged);
+        }
+        if of.quota.is_some() {
+            self.plan_quota(group);
+        }
+    }
+
+    /// Takes all threads of a group off their CPUs that may not run now.
+    pub(super) fn park(&mut self, group: usize) {
         for index in 0..self.groups[group].threads.len() {
             let thread = self.groups[group].threads[index];
-            if matches!(self.threads[thread].state, State::Running | State::Queued) {
+            let stands = matches!(self.threads[thread].state, State::Running | State::Queued);
+            if stands && self.is_parked(thread) {
                 self.leave(thread, State::Parked);
             }
         }
     }
 
     /// Lets parked threads run again, if nothing else keeps them.
-    fn unpark(&mut self, group: usize) {
-        if self.groups[group].is_parked() {
-            return;
-        }
+    pub(super) fn unpark(&mut self, group: usize) {
         for index in 0..self.groups[group].threads.len() {
             let thread = self.groups[group].threads[index];
-            if self.threads[thread].state == State::Parked {
+            if self.threads[thread].state == State::Parked && !self.is_parked(thread) {
                 self.enter(thread, 0.0);
             }
         }

@@ -1,10 +1,11 @@
-//! The scheduler: weighted fair time, the idle class, preemption at wake-up (S-10).
+//! The scheduler: weighted fair time, classes ([`super::class`]), preemption at wake-up (S-10).
 //!
 //! After the kernel's fair class: every thread has a weighted run time; the one with the least
 //! runs for a slice, which is over at a tick of the timer. A thread that wakes is put up to a slice
-//! before the others; it takes the CPU over at once if only the idle class runs there, else when
+//! before the others; it takes the CPU over at once if a lower class runs there, else when
 //! the slice of who runs is over (EEVDF with RUN_TO_PARITY).
 
+use super::class::Class;
 use super::{NEVER, State, World};
 
 /// Slices end at ticks of the kernel's timer: 250 a second.
@@ -40,15 +41,14 @@ impl World {
         }
     }
 
-    /// The running thread goes on if it has still run least.
+    /// The running thread goes on if it has still run least of its class, and it is its class' turn.
     fn end_slice(&mut self, cpu: usize, running: usize) {
-        let mine = self.threads[running].vruntime;
-        if self.cpus[cpu].queue.iter().all(|t| self.threads[*t].vruntime >= mine) {
-            self.cpus[cpu].slice_end = at_tick(self.now + self.slice_ns);
-            self.refresh(cpu);
-        } else {
+        if self.makes_way(cpu, running) {
             self.requeue(cpu, running);
             self.pick(cpu);
+        } else {
+            self.cpus[cpu].slice_end = at_tick(self.now + self.slice_ns);
+            self.refresh(cpu);
         }
     }
 
@@ -109,7 +109,8 @@ impl World {
         state.slice_end = at_tick(self.now + self.slice_ns);
         state.least_vruntime = state.least_vruntime.max(vruntime);
         self.running.insert(cpu);
-        self.count_running(group, true);
+        self.count_running(thread, true);
+        self.note_class(cpu, thread);
         self.groups[group].run_queue.record(self.now - queued_at + waking);
         self.mark(cpu);
         self.refresh(cpu);
@@ -126,7 +127,7 @@ impl World {
         state.idle_from = self.now;
         let group = self.threads[running].group;
         self.settle_quota(group);
-        self.count_running(group, false);
+        self.count_running(running, false);
         self.running.remove(cpu);
         self.cpu_next.set(cpu, NEVER);
         self.mark(cpu);
@@ -141,8 +142,7 @@ impl World {
         } else {
             self.free.remove(cpu)
         }
-        let is_idle = |t: usize| self.groups[self.threads[t].group].idle;
-        let only_idle = state.current.is_some_and(is_idle);
+        let only_idle = state.current.is_some_and(|t| self.class(t) == Class::Idle);
         if state.queue.is_empty() {
             self.crowded.remove(cpu)
         } else {
@@ -197,9 +197,7 @@ impl World {
         if self.cpus[cpu].queue.is_empty() {
             self.pull(cpu);
         }
-        let vruntime = |t: &usize| self.threads[*t].vruntime;
-        let next = self.cpus[cpu].queue.iter().copied();
-        if let Some(next) = next.min_by(|a, b| vruntime(a).total_cmp(&vruntime(b))) {
+        if let Some(next) = self.next_in_queue(cpu) {
             self.unqueue(next);
             self.put_on(cpu, next);
         }
@@ -220,7 +218,7 @@ impl World {
 
     /// A thread has something to do.
     pub(super) fn wake(&mut self, thread: usize) {
-        if self.groups[self.threads[thread].group].is_parked() {
+        if self.is_parked(thread) {
             self.threads[thread].state = State::Parked;
             return;
         }
@@ -263,9 +261,7 @@ impl World {
     /// A thread that waits on a CPU takes it over, if it may.
     pub(super) fn contend(&mut self, cpu: usize, thread: usize) {
         let Some(running) = self.cpus[cpu].current else { return self.pick(cpu) };
-        let (mine, theirs) = (&self.threads[thread], &self.threads[running]);
-        let (my_group, their_group) = (&self.groups[mine.group], &self.groups[theirs.group]);
-        if !my_group.idle && their_group.idle {
+        if self.takes_over(cpu, thread, running) {
             self.requeue(cpu, running);
             self.unqueue(thread);
             self.put_on(cpu, thread);

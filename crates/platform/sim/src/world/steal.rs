@@ -32,7 +32,9 @@ impl World {
         }
         let thread = &mut self.threads[running];
         let group = &mut self.groups[thread.group];
-        thread.vruntime += span_of(passed_ns) * group.pace();
+        if !thread.real_time {
+            thread.vruntime += span_of(passed_ns) * group.pace();
+        }
         group.cpu_ns += passed_ns;
         self.cpus[cpu].busy_ns += passed_ns;
         self.busy_ns += passed_ns;

@@ -17,19 +17,23 @@ struct Run {
     now_s: f64,
     /// CPU sets of the tenants; none = all CPUs.
     sets: Vec<(&'static str, &'static str)>,
+    /// Whether CPU bandwidth holds the polluter.
+    holds: bool,
 }
 
 impl Run {
     fn new(setup: Setup, params: BusLockParams) -> Self {
         let sets = vec![("web", "0-3"), ("poll", "4-5"), ("calm", "6-7")];
         let (law, standing) = (BusLockLaw::new(params), Standing::default());
-        Self { law, setup, standing, now_s: 0.0, sets }
+        Self { law, setup, standing, now_s: 0.0, sets, holds: true }
     }
 
     /// So many periods of 0.1 s in which the polluter's CPUs make that many locks a second.
     fn play(&mut self, periods: u32, per_s: f64, groups_count: bool) {
         for _ in 0..periods {
-            let mut seen = observe(&self.setup, self.now_s).cpu("poll", 2.0).cpu("calm", 2.0);
+            let limit = self.standing.quota_cpus("poll").filter(|_| self.holds);
+            let may = if self.standing.frozen("poll") { 0.0 } else { limit.unwrap_or(2.0) };
+            let mut seen = observe(&self.setup, self.now_s).cpu("poll", may).cpu("calm", 2.0);
             seen = seen.bus_locks(&[0.0, 0.0, 20.0, 0.0, per_s, 0.0, 60.0, 0.0]);
             for (name, cpus) in &self.sets {
                 seen = seen.on(name, cpus);
@@ -127,6 +131,42 @@ fn without_clocks_bandwidth_stands_in_and_without_that_the_freezer() {
     assert!(!run.standing.frozen("calm"));
     run.play(600, 0.0, false);
     assert!(run.is_free());
+}
+
+#[test]
+fn whom_bandwidth_does_not_hold_is_frozen_for_the_other_periods_until_it_stops() {
+    let mut run = Run::new(machine().build(), BusLockParams::default());
+    run.holds = false;
+    run.play(70, LOOP, false);
+    assert_eq!(run.standing.quota_cpus("poll"), Some(2.0 / 16.0), "that stays");
+    let mut ran = 0;
+    for _ in 0..160 {
+        run.play(1, LOOP, false);
+        ran += u32::from(!run.standing.frozen("poll"));
+        assert!(!run.standing.frozen("calm"));
+    }
+    assert_eq!(ran, 10, "one period of sixteen");
+    assert!(run.standing.rules.iter().any(|rule| rule == "unheld"));
+    run.play(600, 0.0, false);
+    assert!(run.is_free(), "{:?}", run.standing.settings);
+    // Who is told to use bandwidth and nothing else does that.
+    let only = BusLockParams { actuator: BusActuator::Bandwidth, ..BusLockParams::default() };
+    let mut run = Run::new(machine().build(), only);
+    run.holds = false;
+    for _ in 0..100 {
+        run.play(1, LOOP, false);
+        assert!(!run.standing.frozen("poll"));
+    }
+}
+
+#[test]
+fn whom_bandwidth_holds_is_never_frozen() {
+    let mut run = Run::new(machine().build(), BusLockParams::default());
+    for _ in 0..300 {
+        run.play(1, LOOP, false);
+        assert!(!run.standing.frozen("poll"));
+    }
+    assert_eq!(run.standing.quota_cpus("poll"), Some(2.0 / 16.0));
 }
 
 #[test]
