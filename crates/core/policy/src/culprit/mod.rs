@@ -11,7 +11,7 @@
 //! slowed by no more than `s`, on average, if that part is at most `(s - 1) / (exp(h u) - 1)`.
 //!
 //! Where that harm is *serious*, surely more than a tenth with all others who are named (by two looks alone, more
-//! than a fifth), it gets so much, and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
+//! than a fifth), and in four samples running where looks show it, it gets so much, and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
 //! next term is twice as long. Who stops working, or leaves, is free at once, and so is who was named by chance,
 //! once looks make its guilt less likely than it was before anything was seen. Who works in bursts is limited for
 //! many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]). Whether the
@@ -26,8 +26,8 @@
 //!   who.step()
 //!   for each culprit that is named, not spared and not limited:
 //!       budget = max(used * (bearable - 1) / (exp(harm * used) - 1), least)
-//!       if the harm is serious to 98 %, and budget < what it uses: limit it; term = 30 s, or twice the last one if
-//!           that ended lately
+//!       if the harm is serious to 98 % (by looks: for 4 samples), and budget < what it uses: limit it;
+//!           term = 30 s, or twice the last one if that ended lately
 //!   for each that is limited:
 //!       uses more than that for 2 s: it is frozen, but for as many samples as its budget is worth
 //!       its budget follows what is learned of its harm, with what it used before
@@ -42,8 +42,8 @@
 //! **Invariants**, checked after every step of every fault run (`quell-faults`). CPU bandwidth is written
 //! only of groups that were named, the idle class of batch only while a service is served first, and a
 //! batch group's weight is only raised, for the sample in which it is watched; nobody is limited to less
-//! than `least_cpus`; services are never limited. That freezers are written only of those that were limited
-//! and ran on, tests here check.
+//! than `least_cpus`; services are never limited; freezers are written only of those that are limited, and who is held
+//! by one runs in one of sixteen samples.
 //!
 //! | rule | when | what |
 //! |---|---|---|

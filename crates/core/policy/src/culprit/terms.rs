@@ -28,6 +28,10 @@ const TERM_BURSTS: f64 = 16.0;
 /// To be idle for less is no end of a burst.
 const REST: Duration = Duration::from_secs(1);
 
+/// Harm that looks show is taken to be serious once it was so in as many samples running: chance that one look adds the
+/// next ones take away.
+const SERIOUS_SAMPLES: u32 = 4;
+
 /// What somebody who is named uses, and may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Charge {
@@ -126,11 +130,14 @@ pub(super) struct Terms {
     longest_s: f64,
     serving: BTreeMap<Tenant, Term>,
     records: BTreeMap<Tenant, Record>,
+    /// In how many samples running somebody's harm was serious, of those who are free.
+    serious: BTreeMap<Tenant, u32>,
 }
 
 impl Terms {
     pub(super) fn new(first_s: f64, longest_s: f64) -> Self {
-        Self { first_s, longest_s, serving: BTreeMap::new(), records: BTreeMap::new() }
+        let (serving, records, serious) = Default::default();
+        Self { first_s, longest_s, serving, records, serious }
     }
 
     /// What somebody used before its term; 0 if it serves none.
@@ -151,7 +158,9 @@ impl Terms {
         charges: &BTreeMap<Tenant, Charge>,
     ) -> Vec<(Tenant, f64)> {
         let mut budgets = Vec::new();
+        self.serious.retain(|name, _| charges.contains_key(name));
         for (name, charge) in charges {
+            let is_serious = self.is_serious(name, charge);
             let length_s = self.length_s(name, now);
             match self.serving.get_mut(name) {
                 Some(term) => {
@@ -159,7 +168,7 @@ impl Terms {
                     term.apart_s = term.apart_s.max(charge.apart_s);
                     term.by_looks &= charge.by_looks;
                 }
-                None if !charge.serious || charge.used_cpus <= charge.budget_cpus => continue,
+                None if !is_serious || charge.used_cpus <= charge.budget_cpus => continue,
                 None => {
                     self.serving.insert(name.clone(), Term::new(now, charge, length_s));
                 }
@@ -167,6 +176,15 @@ impl Terms {
             budgets.push((name.clone(), charge.budget_cpus));
         }
         budgets
+    }
+
+    /// Whether harm is surely serious. What looks do not show is not a matter of single looks.
+    fn is_serious(&mut self, name: &Tenant, charge: &Charge) -> bool {
+        let samples = self.serious.entry(name.clone()).or_default();
+        *samples = if charge.serious { *samples + 1 } else { 0 };
+        let in_bursts = charge.apart_s > 0.0;
+        let at_once = charge.serious && (!charge.by_looks || in_bursts);
+        at_once || *samples >= SERIOUS_SAMPLES
     }
 
     /// Ends terms that are over, of those who have stopped working, and of those who are gone;
@@ -209,165 +227,4 @@ impl Terms {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::at;
-
-    fn charged(budget_cpus: f64, used_cpus: f64) -> BTreeMap<Tenant, Charge> {
-        [(
-            "jobs".into(),
-            Charge { budget_cpus, used_cpus, apart_s: 0.0, by_looks: true, serious: true },
-        )]
-        .into()
-    }
-
-    fn used(cpus: f64) -> BTreeMap<Tenant, f64> {
-        [("jobs".into(), cpus)].into()
-    }
-
-    /// Seconds from the conviction at `from` until it is free again while it uses so much.
-    fn served(terms: &mut Terms, from: f64, cpus: f64) -> (f64, &'static str) {
-        assert_eq!(terms.convict(at(from), &charged(0.1, 0.8)).len(), 1);
-        for step in 0..10_000 {
-            let second = from + 0.25 * f64::from(step);
-            if let Some((_, rule)) = terms.end(at(second), &used(cpus)).first() {
-                return (second - from, rule);
-            }
-        }
-        panic!("never free");
-    }
-
-    #[test]
-    fn each_term_is_twice_as_long_as_the_last_until_one_keeps_out_of_trouble() {
-        let mut terms = Terms::new(30.0, 100.0);
-        assert_eq!(served(&mut terms, 0.0, 0.1), (30.0, "served"));
-        assert_eq!(served(&mut terms, 40.0, 0.1), (60.0, "served"));
-        assert_eq!(served(&mut terms, 110.0, 0.1), (100.0, "served"), "the longest");
-        assert_eq!(served(&mut terms, 220.0, 0.1), (100.0, "served"));
-        assert_eq!(served(&mut terms, 1000.0, 0.1), (30.0, "served"), "long ago");
-    }
-
-    #[test]
-    fn who_is_acquitted_is_free_and_never_served() {
-        let mut terms = Terms::new(30.0, 600.0);
-        terms.convict(at(0.0), &charged(0.1, 0.8));
-        assert!(terms.acquit(|_| false).is_empty());
-        assert_eq!(terms.acquit(|name| name.as_str() == "jobs"), ["jobs".into()]);
-        assert!(terms.end(at(40.0), &used(0.8)).is_empty(), "there is no term to end");
-        assert_eq!(served(&mut terms, 41.0, 0.1), (30.0, "served"), "a first term again");
-    }
-
-    #[test]
-    fn looks_acquit_nobody_who_was_convicted_for_what_they_do_not_show() {
-        let mut terms = Terms::new(30.0, 600.0);
-        let by_waits = Charge { by_looks: false, ..charged(0.1, 0.8)[&"jobs".into()] };
-        terms.convict(at(0.0), &[("jobs".into(), by_waits)].into());
-        assert!(terms.acquit(|_| true).is_empty());
-        terms.convict(at(1.0), &charged(0.1, 0.1));
-        assert!(terms.acquit(|_| true).is_empty(), "nor who was convicted for both");
-    }
-
-    #[test]
-    fn who_stops_working_is_free_after_ten_seconds() {
-        let mut terms = Terms::new(30.0, 600.0);
-        assert_eq!(served(&mut terms, 0.0, 0.01), (10.0, "idle"));
-    }
-
-    #[test]
-    fn who_uses_no_more_than_it_may_is_not_convicted_and_budgets_follow_what_is_learned() {
-        let mut terms = Terms::new(30.0, 600.0);
-        assert!(terms.convict(at(0.0), &charged(0.5, 0.4)).is_empty());
-        assert_eq!(terms.convict(at(1.0), &charged(0.3, 0.4)), [("jobs".into(), 0.3)]);
-        assert_eq!(terms.convict(at(2.0), &charged(0.2, 0.3)), [("jobs".into(), 0.2)]);
-        assert!(terms.convict(at(3.0), &BTreeMap::new()).is_empty());
-        assert!(terms.end(at(4.0), &used(0.2)).is_empty(), "it still serves");
-    }
-
-    #[test]
-    fn who_is_gone_is_freed() {
-        let mut terms = Terms::new(30.0, 600.0);
-        terms.convict(at(0.0), &charged(0.1, 0.8));
-        assert!(terms.end(at(1.0), &BTreeMap::new()).is_empty());
-        assert_eq!(terms.end(at(11.0), &BTreeMap::new()).len(), 1);
-    }
-
-    /// Seconds from the conviction until it is free, if it works at its budget for half a second of
-    /// each so many, until then and so often.
-    fn bursts(apart_s: f64, count: f64) -> (f64, &'static str) {
-        let mut terms = Terms::new(30.0, 600.0);
-        assert_eq!(terms.convict(at(0.0), &charged(0.1, 0.8)).len(), 1);
-        for step in 0..10_000 {
-            let second = 0.25 * f64::from(step);
-            let works = second % apart_s < 0.5 && second < count * apart_s;
-            if let Some((_, rule)) =
-                terms.end(at(second), &used(if works { 0.1 } else { 0.0 })).first()
-            {
-                return (second, rule);
-            }
-        }
-        panic!("never free");
-    }
-
-    #[test]
-    fn who_works_in_bursts_is_limited_for_many_of_them_and_free_when_it_stays_away() {
-        assert_eq!(bursts(5.0, 1e3), (80.0, "served"), "16 bursts");
-        assert_eq!(bursts(1.5, 1e3), (30.0, "served"), "a first term");
-        let (second, rule) = bursts(5.0, 4.0);
-        assert_eq!(rule, "idle");
-        assert!((30.0..31.5).contains(&second), "the last at 15 s, then three times 5: {second}");
-        let (second, rule) = bursts(5.0, 1.0);
-        assert_eq!(rule, "idle");
-        assert!((10.0..11.0).contains(&second), "one burst has no period: {second}");
-        assert!(bursts(9.0, 1e3).0 >= 140.0, "rests below ten seconds");
-    }
-
-    #[test]
-    fn bursts_that_are_known_to_be_far_apart_are_waited_for() {
-        let mut terms = Terms::new(30.0, 600.0);
-        let far = Charge { apart_s: 20.0, ..charged(0.1, 0.9)[&"jobs".into()] };
-        assert_eq!(terms.convict(at(0.0), &[("jobs".into(), far)].into()).len(), 1);
-        assert!((0..59).all(|s| terms.end(at(f64::from(s)), &used(0.0)).is_empty()));
-        assert_eq!(terms.end(at(60.0), &used(0.0)), [("jobs".into(), "idle")]);
-    }
-
-    #[test]
-    fn who_pauses_once_does_not_work_in_bursts() {
-        let mut terms = Terms::new(30.0, 600.0);
-        assert_eq!(terms.convict(at(0.0), &charged(0.1, 0.8)).len(), 1);
-        let free = (0..2000).find(|step| {
-            let second = 0.25 * f64::from(*step);
-            let cpus = if (27.0..28.25).contains(&second) { 0.0 } else { 0.1 };
-            !terms.end(at(second), &used(cpus)).is_empty()
-        });
-        assert_eq!(free, Some(120), "30 s");
-    }
-
-    #[test]
-    fn of_several_victims_the_one_with_serious_harm_counts_then_the_one_that_bears_least() {
-        let charge =
-            |budget_cpus, serious| Charge { serious, ..charged(budget_cpus, 0.8)[&"jobs".into()] };
-        assert!(charge(0.2, true).is_worse_than(&charge(0.1, false)));
-        assert!(!charge(0.1, false).is_worse_than(&charge(0.2, true)));
-        assert!(charge(0.1, true).is_worse_than(&charge(0.2, true)));
-    }
-
-    #[test]
-    fn harm_that_is_not_worth_a_limit_begins_no_term() {
-        let mut terms = Terms::new(30.0, 600.0);
-        let little = Charge { serious: false, ..charged(0.1, 0.8)[&"jobs".into()] };
-        assert!(terms.convict(at(1.0), &[("jobs".into(), little)].into()).is_empty());
-        assert_eq!(terms.convict(at(2.0), &charged(0.1, 0.8)).len(), 1);
-        assert_eq!(terms.convict(at(3.0), &[("jobs".into(), little)].into()).len(), 1, "it serves");
-    }
-
-    #[test]
-    fn who_falls_short_of_its_budget_for_a_sample_does_not_work_in_bursts() {
-        let mut terms = Terms::new(30.0, 600.0);
-        assert_eq!(terms.convict(at(0.0), &charged(0.1, 0.8)).len(), 1);
-        let free = (0..200).find(|step| {
-            let cpus = if step % 40 == 20 { 0.0 } else { 0.1 };
-            !terms.end(at(0.25 * f64::from(*step)), &used(cpus)).is_empty()
-        });
-        assert_eq!(free, Some(120), "30 s");
-    }
-}
+mod tests;
