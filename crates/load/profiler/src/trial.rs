@@ -6,6 +6,9 @@
 //! the reporter's:  alone · beside · alone · beside · alone … ratio = beside / mean of both alone
 //! ```
 //!
+//! A command that is run over and over rests between two runs by itself, and a run may be long. So the reporter, which is
+//! the pressure itself, is heard while the command is pressed on in full, and just before and after: alone · press · alone.
+//!
 //! Quiet means that the pressure's threads spin on PAUSE: its CPU is awake in both windows, so waking and
 //! clock speed are not taken for interference. Now and then, workload and pressure at rest, it is looked
 //! whether the host runs both CPUs on one core (`canary`); windows before such a look are put aside and
@@ -13,8 +16,8 @@
 //!
 //! ```text
 //! budget = search · levels of the grid · more pairs next to the answer (search.rs) · kept for the reporter
-//! kept   = what listening takes, by how long the workload's last quiet window took; what the others leave of the
-//!          budget is the reporter's too
+//! kept   = what listening takes, by how long the workload's last quiet window took, and none where the reporter is
+//!          heard meanwhile; what the others leave of the budget is the reporter's too
 //! ```
 
 mod found;
@@ -97,6 +100,10 @@ pub(crate) struct Trial<'a> {
     stop: &'a Stop,
     /// Of its time, what is kept for the reporter.
     kept: Duration,
+    /// How long the last quiet window took.
+    window: Duration,
+    /// The reporter's ratios, where it is heard while the workload is pressed on.
+    heard: Option<Sieve>,
 }
 
 impl<'a> Trial<'a> {
@@ -108,7 +115,8 @@ impl<'a> Trial<'a> {
         threshold: f64,
         stop: &'a Stop,
     ) -> Trial<'a> {
-        Trial { subject, pressure, effort, threshold, stop, kept: Duration::ZERO }
+        let (kept, window, heard) = (Duration::ZERO, effort.window, None);
+        Trial { subject, pressure, effort, threshold, stop, kept, window, heard }
     }
 }
 
@@ -123,14 +131,15 @@ impl Trial<'_> {
     pub(crate) fn run(&mut self, watch: &mut Watch) -> Result<Found, ProfileError> {
         let end = Instant::now() + self.effort.budget;
         let can_rest = self.subject.can_rest();
-        self.kept =
-            if can_rest { self.listening_takes(self.effort.window) } else { Duration::ZERO };
+        self.heard = self.subject.rests_between().then(Sieve::default);
+        let listens = can_rest && self.heard.is_none();
+        self.kept = if listens { self.listening_takes(self.window) } else { Duration::ZERO };
         let disturbed = watch.kept_windows();
         let mut found = self.searched(end, watch)?;
         self.fill(&mut found, end, watch)?;
         self.refine(&mut found, end, watch)?;
         if can_rest {
-            found.reporter = self.reporter(end, watch)?;
+            found.reporter = self.caused(end, watch)?;
         } else {
             match self.reporter_beside()? {
                 Ok(ratios) => found.reporter = ratios,
@@ -148,7 +157,7 @@ impl Trial<'_> {
         while let Some(level) = search.next() {
             let said = self.level(&mut found, level, end, watch)?;
             search.tell(said);
-            if self.is_up(end) {
+            if self.is_up(end) || !self.has_time_for_a_pair(end) {
                 found.cut_short = search.next().is_some();
                 break;
             }
@@ -296,6 +305,7 @@ impl Trial<'_> {
         self.subject.rest()?;
         let said = watch.since();
         watch.note(sieve.settle(said), 0);
+        self.heard.iter_mut().for_each(|heard| _ = heard.settle(said));
         self.pressure.turn_to(percent(0.0));
         self.subject.wake()?;
         Ok(said)
@@ -307,8 +317,9 @@ impl Trial<'_> {
         self.settle()?;
         let begun = Instant::now();
         let speed = self.speed()?;
+        self.window = begun.elapsed();
         if !self.kept.is_zero() {
-            self.kept = self.listening_takes(begun.elapsed());
+            self.kept = self.listening_takes(self.window);
         }
         Ok(speed)
     }
@@ -316,6 +327,11 @@ impl Trial<'_> {
     /// Whether only the time that is kept is left.
     fn is_up(&self, end: Instant) -> bool {
         Instant::now() + self.kept >= end
+    }
+
+    /// Whether a level can be begun: runs of a command may be long.
+    fn has_time_for_a_pair(&self, end: Instant) -> bool {
+        self.heard.is_none() || Instant::now() + 3 * self.window < end
     }
 
     fn speed(&mut self) -> Result<f64, ProfileError> {
@@ -330,6 +346,9 @@ impl Trial<'_> {
     /// The workload's speed under pressure.
     fn pressed(&mut self, level: f64) -> Result<f64, ProfileError> {
         self.pressure.turn_to(percent(level));
+        if self.heard.is_some() && level >= 100.0 {
+            return self.pressed_and_heard();
+        }
         self.settle()?;
         self.speed()
     }

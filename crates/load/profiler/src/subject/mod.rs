@@ -104,6 +104,11 @@ pub trait Subject {
     /// Whether [`Subject::rest`] stops it; a service in use must not be stopped.
     fn can_rest(&self) -> bool;
 
+    /// Whether it stands still by itself whenever its speed is not measured.
+    fn rests_between(&self) -> bool {
+        false
+    }
+
     /// Stands still until [`Subject::wake`].
     ///
     /// # Errors

@@ -113,6 +113,10 @@ impl Subject for Repeated {
         true
     }
 
+    fn rests_between(&self) -> bool {
+        true
+    }
+
     fn rest(&mut self) -> Result<(), ProfileError> {
         Ok(())
     }

@@ -26,6 +26,35 @@ const MOST_ROUNDS: usize = 5;
 const NO_CPU_TIME: &str = "what it causes is not known: its CPU time cannot be read";
 
 impl Trial<'_> {
+    /// The same by what was heard while the workload was pressed on; if that is too little, or says little and there is
+    /// time, it is listened to besides.
+    pub(super) fn caused(
+        &mut self,
+        end: Instant,
+        watch: &mut Watch,
+    ) -> Result<Vec<f64>, ProfileError> {
+        let mut ratios = self.heard.take().map_or(Vec::new(), |heard| counted(heard, watch));
+        let time_left = Instant::now() + self.listening_takes(self.window) < end;
+        if ratios.len() < LEAST_TURNS || time_left && !is_clear(&ratios) {
+            ratios.extend(self.reporter(end, watch)?);
+        }
+        Ok(ratios)
+    }
+
+    /// The workload's speed under full pressure, which is heard too: just before, meanwhile and just after.
+    pub(super) fn pressed_and_heard(&mut self) -> Result<f64, ProfileError> {
+        let before = self.alone()?;
+        let mark = Mark::of(self.pressure);
+        let speed = self.speed()?;
+        let beside = mark.rate(self.pressure);
+        let after = self.alone()?;
+        if before + after > 0.0 {
+            let ratio = beside / f64::midpoint(before, after);
+            self.heard.iter_mut().for_each(|heard| heard.push(ratio));
+        }
+        Ok(speed)
+    }
+
     /// The reporter's rate beside the workload over its rate beside nothing. While there is time it is listened to once
     /// more, if a look puts something aside or the loss is not known well.
     pub(super) fn reporter(

@@ -14,6 +14,8 @@ pub(crate) struct Made {
     stretch: u32,
     host: Rc<Host>,
     rests: bool,
+    /// Whether it is a command that is run over and over.
+    runs: bool,
 }
 
 /// Where the made-up host has the CPUs.
@@ -48,7 +50,15 @@ impl Made {
     pub(crate) fn on_a_host_that_moves(stretch: u32, waits: u32) -> (Made, Watch) {
         let host = Rc::new(Host { waits, ..Host::default() });
         let theirs = Rc::clone(&host);
-        (Made { windows: 0, stretch, host, rests: false }, Watch::scripted(move |_| theirs.place()))
+        let made = Made { windows: 0, stretch, host, rests: false, runs: false };
+        (made, Watch::scripted(move |_| theirs.place()))
+    }
+}
+
+impl Made {
+    /// The same as a command that is run over and over.
+    pub(crate) fn in_runs(self) -> Made {
+        Made { runs: true, ..self }
     }
 }
 
@@ -74,6 +84,10 @@ impl Subject for Made {
 
     fn can_rest(&self) -> bool {
         true
+    }
+
+    fn rests_between(&self) -> bool {
+        self.runs
     }
 
     fn rest(&mut self) -> Result<(), ProfileError> {

@@ -12,7 +12,14 @@ fn tried<T>(
     effort: Effort,
     run: impl FnOnce(&mut Trial<'_>, Instant, &mut Watch) -> T,
 ) -> (T, Watched) {
-    let (mut subject, mut watch) = Made::on_a_host(stretch);
+    tried_with(Made::on_a_host(stretch), effort, run)
+}
+
+fn tried_with<T>(
+    (mut subject, mut watch): (Made, Watch),
+    effort: Effort,
+    run: impl FnOnce(&mut Trial<'_>, Instant, &mut Watch) -> T,
+) -> (T, Watched) {
     let (resource, stop) = (Resource::Integer, Stop::new().unwrap());
     let mut options = Options::new(resource);
     options.cpus = allowed_cpus().unwrap().first(1);
@@ -119,6 +126,38 @@ fn a_whole_trial_of_what_loses_nothing() {
     assert!(!found.disturbed && !found.cut_short && seen.kept_windows == 0, "{found:?}");
     let (found, _) = tried(u32::MAX, NO_TIME, |trial, _, watch| trial.run(watch).unwrap());
     assert!(found.disturbed, "the host never settles: {found:?}");
+}
+
+#[test]
+fn a_command_in_runs_is_heard_while_it_is_pressed_on_in_full() {
+    let short = Effort { window: Duration::from_millis(2), ..NO_TIME };
+    for (stretch, level, is_heard) in [(0, 100.0, true), (2, 100.0, true), (0, 50.0, false)] {
+        let ((pairs, heard), _) = tried(stretch, short, |trial, end, watch| {
+            trial.heard = Some(Sieve::default());
+            let mut found = Found::default();
+            trial.level(&mut found, level, end, watch).unwrap();
+            (found.levels[0].ratios.len(), trial.heard.take().map(|heard| heard.values().len()))
+        });
+        let wanted = if is_heard { pairs } else { 0 };
+        assert_eq!(heard, Some(wanted), "{level} %, the host disturbs {stretch} windows");
+    }
+    let (made, watch) = Made::on_a_host(0);
+    let ((found, kept), _) = tried_with((made.in_runs(), watch), short, |trial, _, watch| {
+        (trial.run(watch).unwrap(), trial.kept)
+    });
+    assert_eq!(kept, Duration::ZERO, "nothing is set aside for the reporter");
+    assert!(found.reporter.len() >= found.levels[0].ratios.len(), "{found:?}");
+}
+
+#[test]
+fn what_would_not_be_over_in_time_is_not_begun() {
+    let ((in_runs, others), _) = tried(0, NO_TIME, |trial, end, _| {
+        trial.window = Duration::from_secs(25);
+        let others = trial.has_time_for_a_pair(end);
+        trial.heard = Some(Sieve::default());
+        (trial.has_time_for_a_pair(end), others)
+    });
+    assert_eq!((in_runs, others), (false, true), "three windows are more than a minute");
 }
 
 #[test]
