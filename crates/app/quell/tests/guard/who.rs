@@ -110,7 +110,10 @@ fn who_starves_the_service_of_cpu_is_named_and_nobody_else() {
     let named: Vec<&Value> = culprits.iter().filter(|c| c["status"] == "named").collect();
     assert_eq!(named.len(), 1, "{said:#}");
     assert_eq!((&named[0]["workload"], &named[0]["resource"]), (&"spin".into(), &"cpu".into()));
-    assert!(named[0]["stood_frac"].as_f64().unwrap() > 0.02, "{said:#}");
+    // Behind it, or behind others while it kept the other CPU.
+    let stood: f64 =
+        ["stood_frac", "elsewhere_frac"].iter().filter_map(|f| named[0][*f].as_f64()).sum();
+    assert!(stood > 0.02, "{said:#}");
     assert_eq!(victim["cause"], "neighbour");
     assert!(victim["evidence"][0].as_str().unwrap().contains("stood"), "{said:#}");
 }

@@ -11,7 +11,7 @@
 //! slowed by no more than `s`, on average, if that part is at most `(s - 1) / (exp(h u) - 1)`.
 //!
 //! Where that harm is *serious*, surely more than a tenth with all others who are named (by two looks alone, more
-//! than a fifth), and in four samples running where looks show it, it gets so much, and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
+//! than a fifth), and for longer than a moment ([`serious`]), it gets so much, and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
 //! next term is twice as long. Who stops working, or leaves, is free at once, and so is who was named by chance,
 //! once looks make its guilt less likely than it was before anything was seen. Who works in bursts is limited for
 //! many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]). Whether the
@@ -26,7 +26,7 @@
 //!   who.step()
 //!   for each culprit that is named, not spared and not limited:
 //!       budget = max(used * (bearable - 1) / (exp(harm * used) - 1), least)
-//!       if the harm is serious to 98 % (by looks: for 4 samples), and budget < what it uses: limit it;
+//!       if the harm is serious to 98 % (by looks: in 4 samples), and budget < what it uses: limit it;
 //!           term = 30 s, or twice the last one if that ended lately
 //!   for each that is limited:
 //!       uses more than that for 2 s: it is frozen, but for as many samples as its budget is worth
@@ -62,6 +62,7 @@
 
 mod first;
 mod params;
+mod serious;
 mod terms;
 mod unheld;
 
@@ -73,6 +74,7 @@ use first::{First, Serve};
 pub use params::CulpritParams;
 use quell_model::blame::{Finding, FindingParams, Pressing, Resource, Standing};
 use quell_types::{Input, Knob, Observation, Proposal, Setting, Setup, Tenant};
+use serious::Serious;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use terms::{Charge, Terms};
@@ -87,6 +89,7 @@ const FED_WEIGHT: u32 = 10_000;
 pub(crate) struct Culprit {
     params: CulpritParams,
     who: Who,
+    serious: Serious,
     terms: Terms,
     unheld: Unheld,
     first: First,
@@ -113,6 +116,7 @@ impl Culprit {
         };
         Self {
             who: Who::within(NAME, looks),
+            serious: Serious::default(),
             terms: Terms::new(params.term_s, params.longest_term_s),
             unheld: Unheld::default(),
             first: First::default(),
@@ -294,7 +298,8 @@ impl Policy for Culprit {
         self.feed(setup, seen);
         let charges = self.charges(setup, seen);
         let used = self.hold(setup, seen);
-        for (name, budget_cpus) in self.terms.convict(seen.time, &charges) {
+        let to_limit = self.serious.follow(&charges, &used, |name| self.terms.serves(name));
+        for (name, budget_cpus) in self.terms.convict(seen.time, &charges, &to_limit) {
             self.limit(setup, &name, budget_cpus);
             self.first.convicted(&name, self.victims_of(&name));
         }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Who used less than this share of its budget does not work any more.
-const IDLE_FRAC: f64 = 0.5;
+pub(super) const IDLE_FRAC: f64 = 0.5;
 /// For so long.
 const IDLE: Duration = Duration::from_secs(10);
 /// Who is convicted again within so many of its last terms gets a longer one.
@@ -27,10 +27,6 @@ const IDLE_BURSTS: f64 = 3.0;
 const TERM_BURSTS: f64 = 16.0;
 /// To be idle for less is no end of a burst.
 const REST: Duration = Duration::from_secs(1);
-
-/// Harm that looks show is taken to be serious once it was so in as many samples running: chance that one look adds the
-/// next ones take away.
-const SERIOUS_SAMPLES: u32 = 4;
 
 /// What somebody who is named uses, and may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,14 +126,11 @@ pub(super) struct Terms {
     longest_s: f64,
     serving: BTreeMap<Tenant, Term>,
     records: BTreeMap<Tenant, Record>,
-    /// In how many samples running somebody's harm was serious, of those who are free.
-    serious: BTreeMap<Tenant, u32>,
 }
 
 impl Terms {
     pub(super) fn new(first_s: f64, longest_s: f64) -> Self {
-        let (serving, records, serious) = Default::default();
-        Self { first_s, longest_s, serving, records, serious }
+        Self { first_s, longest_s, serving: BTreeMap::new(), records: BTreeMap::new() }
     }
 
     /// What somebody used before its term; 0 if it serves none.
@@ -150,41 +143,35 @@ impl Terms {
         self.serving.iter().map(|(name, term)| (name.clone(), term.budget_cpus)).collect()
     }
 
-    /// Begins terms of those who use more than they may, and follows the budgets of those who
-    /// serve one. Answers with budgets to set.
+    /// Whether somebody serves a term.
+    pub(super) fn serves(&self, name: &Tenant) -> bool {
+        self.serving.contains_key(name)
+    }
+
+    /// Follows the budgets of those who serve a term, and begins terms of those who are to. Answers with budgets to
+    /// set.
     pub(super) fn convict(
         &mut self,
         now: Time,
         charges: &BTreeMap<Tenant, Charge>,
+        to_limit: &BTreeMap<Tenant, Charge>,
     ) -> Vec<(Tenant, f64)> {
         let mut budgets = Vec::new();
-        self.serious.retain(|name, _| charges.contains_key(name));
         for (name, charge) in charges {
-            let is_serious = self.is_serious(name, charge);
-            let length_s = self.length_s(name, now);
-            match self.serving.get_mut(name) {
-                Some(term) => {
-                    term.budget_cpus = charge.budget_cpus;
-                    term.apart_s = term.apart_s.max(charge.apart_s);
-                    term.by_looks &= charge.by_looks;
-                }
-                None if !is_serious || charge.used_cpus <= charge.budget_cpus => continue,
-                None => {
-                    self.serving.insert(name.clone(), Term::new(now, charge, length_s));
-                }
-            }
+            let Some(term) = self.serving.get_mut(name) else { continue };
+            term.budget_cpus = charge.budget_cpus;
+            term.apart_s = term.apart_s.max(charge.apart_s);
+            term.by_looks &= charge.by_looks;
             budgets.push((name.clone(), charge.budget_cpus));
         }
+        for (name, charge) in to_limit {
+            let length_s = self.length_s(name, now);
+            if !self.serves(name) {
+                self.serving.insert(name.clone(), Term::new(now, charge, length_s));
+                budgets.push((name.clone(), charge.budget_cpus));
+            }
+        }
         budgets
-    }
-
-    /// Whether harm is surely serious. What looks do not show is not a matter of single looks.
-    fn is_serious(&mut self, name: &Tenant, charge: &Charge) -> bool {
-        let samples = self.serious.entry(name.clone()).or_default();
-        *samples = if charge.serious { *samples + 1 } else { 0 };
-        let in_bursts = charge.apart_s > 0.0;
-        let at_once = charge.serious && (!charge.by_looks || in_bursts);
-        at_once || *samples >= SERIOUS_SAMPLES
     }
 
     /// Ends terms that are over, of those who have stopped working, and of those who are gone;

@@ -15,13 +15,15 @@ fn used(cpus: f64) -> BTreeMap<Tenant, f64> {
     [("jobs".into(), cpus)].into()
 }
 
-/// What is set once that was so for long enough.
+/// What is set if those are to be limited whose harm is serious and who use more than they may.
 fn convicted(
     terms: &mut Terms,
     now: Time,
     charges: &BTreeMap<Tenant, Charge>,
 ) -> Vec<(Tenant, f64)> {
-    (0..SERIOUS_SAMPLES).map(|_| terms.convict(now, charges)).last().unwrap_or_default()
+    let mut to_limit = charges.clone();
+    to_limit.retain(|_, charge| charge.serious && charge.used_cpus > charge.budget_cpus);
+    terms.convict(now, charges, &to_limit)
 }
 
 /// Seconds from the conviction at `from` until it is free again while it uses so much.
@@ -160,26 +162,6 @@ fn harm_that_is_not_worth_a_limit_begins_no_term() {
         1,
         "it serves"
     );
-}
-
-#[test]
-fn harm_that_looks_show_is_serious_once_the_next_looks_show_it_too() {
-    let jobs = charged(0.1, 0.8)[&"jobs".into()];
-    let begun = |jobs: Charge, pattern: &[bool]| {
-        let mut terms = Terms::new(30.0, 600.0);
-        let charges = |serious| [("jobs".into(), Charge { serious, ..jobs })].into();
-        pattern.iter().position(|s| !terms.convict(at(1.0), &charges(*s)).is_empty())
-    };
-    assert_eq!(begun(jobs, &[true; 6]), Some(3));
-    assert_eq!(begun(jobs, &[true, true, true, false, true, true, true, true]), Some(7));
-    let by_waits = Charge { by_looks: false, ..jobs };
-    assert_eq!(begun(by_waits, &[false, true]), Some(1), "waits are all there is to see");
-    let in_bursts = Charge { apart_s: 5.4, ..jobs };
-    assert_eq!(begun(in_bursts, &[true]), Some(0), "they are over before there are so many");
-    let mut terms = Terms::new(30.0, 600.0);
-    terms.convict(at(0.0), &charged(0.1, 0.8));
-    terms.convict(at(0.25), &BTreeMap::new());
-    assert_eq!(terms.serious.len(), 0, "who is not named any more begins anew");
 }
 
 #[test]
