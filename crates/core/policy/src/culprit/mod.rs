@@ -80,6 +80,8 @@ use std::time::Duration;
 use terms::{Charge, Terms};
 use unheld::{Turn, Unheld};
 
+/// Serious harm of so many times as much, in ln, as is not worth a limit is no matter of single looks.
+const PLAIN_TIMES: f64 = 3.0;
 /// That of a group of which nobody said anything.
 const USUAL_WEIGHT: u32 = 100;
 /// That of a group that is to have what it wants for a sample.
@@ -145,7 +147,9 @@ impl Culprit {
                 let seen_otherwise = culprit.held_back_frac.is_some();
                 let by_looks = culprit.resource != Resource::Cpu && !seen_otherwise;
                 let serious = culprit.serious_frac >= self.params.least_harm_frac;
-                let charge = Charge { budget_cpus, used_cpus, apart_s, by_looks, serious };
+                let plain = libm::log(culprit.slowdown)
+                    >= PLAIN_TIMES * libm::log(self.params.least_harm_ratio);
+                let charge = Charge { budget_cpus, used_cpus, apart_s, by_looks, serious, plain };
                 let worse = charges.get(name).is_none_or(|known| charge.is_worse_than(known));
                 if worse {
                     charges.insert(name.clone(), charge);

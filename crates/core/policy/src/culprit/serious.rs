@@ -2,10 +2,11 @@
 //!
 //! # Problem
 //! With each look more is known of a harm, and of many looks one goes too far: at that moment it is surely more than a
-//! tenth, and a second later it is not. Who is limited for such a moment serves a term for nothing.
+//! tenth, and a second later it is not. Who is limited for such a moment serves a term for nothing. Who does much more
+//! is to be limited at once: each term begins with what it took to be named anew.
 //!
 //! # Idea
-//! Harm that looks show has to be serious in several samples running. But who works in bursts does not work for so
+//! Harm that looks show has to be serious in several samples running, unless it is plainly far more. But who works in bursts does not work for so
 //! long: it is limited once its burst is over, by what it used in it, so that the next one finds it limited. What waits
 //! for CPUs show is no matter of single looks.
 //!
@@ -17,7 +18,7 @@
 //! each sample, for each that serves no term:
 //!   its harm is serious: one sample more; remember the charge by which it used most
 //!   it is not, and it works as before (half of that, or more): begin anew
-//!   4 samples, or it uses next to nothing now, or waits showed it: limit it, if it used more than it may
+//!   4 samples, or plainly so, or it uses next to nothing now, or waits showed it: limit it, if it used more than it may
 //! ```
 //!
 //! # Degradation
@@ -38,6 +39,7 @@ const RESTS_FRAC: f64 = 0.05;
 #[derive(Clone, Copy, Debug)]
 struct Row {
     samples: u32,
+    plain: bool,
     most: Charge,
 }
 
@@ -57,8 +59,10 @@ impl Serious {
         serves: impl Fn(&Tenant) -> bool,
     ) -> BTreeMap<Tenant, Charge> {
         for (name, charge) in charges.iter().filter(|(_, charge)| charge.serious) {
-            let row = self.rows.entry(name.clone()).or_insert(Row { samples: 0, most: *charge });
+            let new = Row { samples: 0, plain: false, most: *charge };
+            let row = self.rows.entry(name.clone()).or_insert(new);
             row.samples += 1;
+            row.plain |= charge.plain;
             if charge.used_cpus >= row.most.used_cpus {
                 row.most = *charge;
             }
@@ -70,8 +74,9 @@ impl Serious {
         self.rows
             .retain(|name, row| !serves(name) && (is_serious(name) || used(name, row) < IDLE_FRAC));
         let to_limit = self.rows.iter().filter(|(name, row)| {
-            let Row { samples, most } = *row;
-            let sure = *samples >= SAMPLES || !most.by_looks || used(name, row) < RESTS_FRAC;
+            let Row { samples, plain, most } = row;
+            let shown = *samples >= SAMPLES || *plain || !most.by_looks;
+            let sure = shown || used(name, row) < RESTS_FRAC;
             sure && most.used_cpus > most.budget_cpus
         });
         to_limit.map(|(name, row)| (name.clone(), row.most)).collect()
@@ -82,8 +87,14 @@ impl Serious {
 mod tests {
     use super::*;
 
-    const JOBS: Charge =
-        Charge { budget_cpus: 0.1, used_cpus: 0.8, apart_s: 0.0, by_looks: true, serious: true };
+    const JOBS: Charge = Charge {
+        budget_cpus: 0.1,
+        used_cpus: 0.8,
+        apart_s: 0.0,
+        by_looks: true,
+        serious: true,
+        plain: false,
+    };
 
     /// After how many samples it is limited, of each of which it is told whether the harm was serious and what it used;
     /// and by which charge. Who is not named has no charge.
@@ -110,6 +121,8 @@ mod tests {
         assert_eq!(after(JOBS, &[(Some(true), 0.05); 9]), None, "no more than it may use");
         let by_waits = Charge { by_looks: false, ..JOBS };
         assert_eq!(after(by_waits, &[off, on]), Some(1), "waits are all there is to see");
+        let plain = Charge { plain: true, ..JOBS };
+        assert_eq!(after(plain, &[off, on]), Some(1), "so much is not made of little by chance");
     }
 
     #[test]

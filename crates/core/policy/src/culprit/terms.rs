@@ -39,6 +39,8 @@ pub(super) struct Charge {
     pub(super) by_looks: bool,
     /// Whether the harm is worth a limit.
     pub(super) serious: bool,
+    /// Whether it is so much, by the middle of what is believed, that chance hardly makes that of little.
+    pub(super) plain: bool,
 }
 
 impl Charge {

@@ -6,7 +6,14 @@ use crate::testing::at;
 fn charged(budget_cpus: f64, used_cpus: f64) -> BTreeMap<Tenant, Charge> {
     [(
         "jobs".into(),
-        Charge { budget_cpus, used_cpus, apart_s: 0.0, by_looks: true, serious: true },
+        Charge {
+            budget_cpus,
+            used_cpus,
+            apart_s: 0.0,
+            by_looks: true,
+            serious: true,
+            plain: false,
+        },
     )]
     .into()
 }
