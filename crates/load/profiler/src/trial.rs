@@ -8,6 +8,7 @@
 //!
 //! A command that is run over and over rests between two runs by itself, and a run may be long. So the reporter, which is
 //! the pressure itself, is heard while the command is pressed on in full, and just before and after: alone · press · alone.
+//! Links and disks, which go faster for a while when they are turned up, are listened to all the same.
 //!
 //! Quiet means that the pressure's threads spin on PAUSE: its CPU is awake in both windows, so waking and
 //! clock speed are not taken for interference. Now and then, workload and pressure at rest, it is looked
@@ -131,7 +132,8 @@ impl Trial<'_> {
     pub(crate) fn run(&mut self, watch: &mut Watch) -> Result<Found, ProfileError> {
         let end = Instant::now() + self.effort.budget;
         let can_rest = self.subject.can_rest();
-        self.heard = self.subject.rests_between().then(Sieve::default);
+        let hears = self.subject.rests_between() && !self.pressure.resource().makes_wait();
+        self.heard = hears.then(Sieve::default);
         let listens = can_rest && self.heard.is_none();
         self.kept = if listens { self.listening_takes(self.window) } else { Duration::ZERO };
         let disturbed = watch.kept_windows();
@@ -331,7 +333,7 @@ impl Trial<'_> {
 
     /// Whether a level can be begun: runs of a command may be long.
     fn has_time_for_a_pair(&self, end: Instant) -> bool {
-        self.heard.is_none() || Instant::now() + 3 * self.window < end
+        !self.subject.rests_between() || Instant::now() + 3 * self.window + self.kept < end
     }
 
     fn speed(&mut self) -> Result<f64, ProfileError> {
