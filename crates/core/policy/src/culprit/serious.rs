@@ -6,9 +6,9 @@
 //! is to be limited at once: each term begins with what it took to be named anew.
 //!
 //! # Idea
-//! Harm that looks show has to be serious in several samples running, unless it is plainly far more. But who works in bursts does not work for so
-//! long: it is limited once its burst is over, by what it used in it, so that the next one finds it limited. What waits
-//! for CPUs show is no matter of single looks.
+//! Harm that looks show has to be serious in several samples running, unless it is plainly far more. But who works in
+//! bursts does not work for so long: it is limited once its burst is over, by what it used in it, so that the next one
+//! finds it limited. What waits for CPUs show is no matter of single looks.
 //!
 //! # Units
 //! CPUs; samples of the law.

@@ -53,9 +53,7 @@ impl Made {
         let made = Made { windows: 0, stretch, host, rests: false, runs: false };
         (made, Watch::scripted(move |_| theirs.place()))
     }
-}
 
-impl Made {
     /// The same as a command that is run over and over.
     pub(crate) fn in_runs(self) -> Made {
         Made { runs: true, ..self }
