@@ -228,6 +228,42 @@ fn a_law_that_begins_later_slows_the_polluter_alone_and_lets_go_when_it_stops() 
     assert!(played.report.figures[0].held, "{:?}", played.report.figures);
 }
 
+/// The same where no clock can be set, by a polluter in a real-time class, which CPU bandwidth does not hold.
+#[test]
+fn a_polluter_that_no_bandwidth_holds_is_held_by_its_freezer_where_no_clock_can_be_set() {
+    let text = "\
+scenario real-time \"split locks of real-time threads\"
+machine platinum-8163
+  cores 8
+  without modulation
+vary policy none bus-lock alita
+vary class usual real-time
+program locks
+  like split-lock
+  class $class
+service xapian
+  workers 4
+  cpus 0-3
+  load 40%
+batch polluter
+  run locks x 4
+  cpus 8-11,24-27
+batch calm
+  run integer x 4
+  cpus 4-7,20-23
+policy $policy
+run 10s after 10s
+expect \"blocked\" min blocked_frac where policy=none >= 0.5
+expect \"less blocked\" max blocked_frac where policy=bus-lock|alita <= 0.2
+expect \"requests\" max mean_ms where policy=bus-lock|alita over policy=none <= 0.7
+expect \"the calm keep all\" min instructions_per_s of calm where policy=bus-lock|alita over policy=none >= 0.98
+";
+    let played = play(text, &Options { jobs: 2, ..Options::default() });
+    for f in &played.report.figures {
+        assert!(f.held, "{f:?}");
+    }
+}
+
 /// Who shares a cache with a service: sweeps of one, two or three groups, a group with use for all
 /// of the cache, one with a large array that fits beside the service.
 const CACHE: &str = "\

@@ -50,8 +50,9 @@ pub(super) fn read(statement: &Statement) -> Result<Machine, ScenarioError> {
                 "monitoring" => machine.monitoring = false,
                 "power" => machine.power_sensor = false,
                 "frequency" => machine.clock.controllable = false,
+                "modulation" => machine.duty_parts = None,
                 _ => {
-                    let known = ["cat", "mba", "monitoring", "power", "frequency"];
+                    let known = ["cat", "mba", "monitoring", "power", "frequency", "modulation"];
                     return Err(unknown(value, "capability", known));
                 }
             },

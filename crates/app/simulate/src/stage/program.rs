@@ -4,8 +4,9 @@ use crate::text::{ScenarioError, Statement, Word, duration, number, size, unknow
 use quell_sim::{MissCurve, PROGRAMS, Phase, Program, program};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "like",
+    "class",
     "phase",
     "base_cpi",
     "apki",
@@ -60,6 +61,7 @@ pub(super) fn read(statement: &Statement) -> Result<Program, ScenarioError> {
                 }
                 all.phases.push(phase);
             }
+            "class" => all.real_time = is_real_time(words.next("usual or real-time")?)?,
             "threads" => all.threads = whole(words.next("how many")?)?,
             "memory" => all.memory_bytes = size(words.next("a size, as 1GiB")?)?,
             "instructions" => all.work_instructions = Some(number(words.next("how many")?)?),
@@ -81,6 +83,15 @@ pub(super) fn read(statement: &Statement) -> Result<Program, ScenarioError> {
         phase.llc_apki = phase.llc_apki.max(phase.llc_misses.mpki(0.0));
     }
     Ok(all)
+}
+
+/// Whether its threads come before all others, and CPU bandwidth does not hold them.
+fn is_real_time(class: &Word) -> Result<bool, ScenarioError> {
+    match class.text.as_str() {
+        "usual" => Ok(false),
+        "real-time" => Ok(true),
+        _ => Err(unknown(class, "class", ["usual", "real-time"])),
+    }
 }
 
 /// One number of the latest phase.

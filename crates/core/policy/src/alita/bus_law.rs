@@ -24,7 +24,7 @@
 //! each second: levels of groups = sparsifier(locks of all groups that are known)
 //!     a group that may be limited and is not slowed by its cores' clocks:
 //!         bandwidth = level / parts * what it used when free; else frozen in the other periods
-//!         uses far more than that for 3 s: frozen besides, until it is free
+//!         uses far more than that for 3 s: frozen besides, until it is free; told, if it cannot be
 //! ```
 //!
 //! # Degradation
@@ -38,7 +38,7 @@
 //! |---|---|---|
 //! | `always-run` | first step | tasks may run |
 //! | `over-share` | above its share, or in a burst, on a machine near its quota or above | clock, bandwidth or freezer to the start level |
-//! | `unheld` | its bandwidth does not hold it (real-time threads) | the freezer, to the same level |
+//! | `unheld` | its bandwidth does not hold it (real-time threads) | the freezer, to the same level; without one the journal says so, once |
 //! | `relaxing` | well below its share | a step up |
 //! | `relaxed` | whole again, gone, or no longer to be limited | released |
 //!
@@ -87,7 +87,7 @@ pub(crate) struct BusLockLaw {
     groups: Option<Sparsifier>,
     /// CPUs that groups used while they were free.
     used_cpus: BTreeMap<Tenant, f64>,
-    /// In how many looks running groups used far more than their bandwidth.
+    /// In how many looks running groups used far more than their bandwidth; all since, once it is known not to hold.
     unheld: BTreeMap<Tenant, u32>,
     /// Groups that are held back by their freezers, with their levels.
     frozen: BTreeMap<Tenant, u32>,
@@ -234,6 +234,10 @@ impl BusLockLaw {
         }
         let knob = Knob::Frozen { tenant: name.clone() };
         if !setup.controls(&knob) || !self.wants(BusActuator::Freezer) {
+            if self.unheld.get(name) == Some(&UNHELD_LOOKS) {
+                let limit = Knob::CpuBandwidth { tenant: name.clone() };
+                self.ledger.tell_again(&limit, &Reason::polluter("unheld", inputs));
+            }
             return;
         }
         if free {
@@ -250,10 +254,9 @@ impl BusLockLaw {
             _ => None,
         };
         let looks = self.unheld.entry(name.clone()).or_default();
-        if *looks < UNHELD_LOOKS {
-            let over = budget_cpus.zip(used_cpus).is_some_and(|(may, used)| runs_on(may, used));
-            *looks = if over { *looks + 1 } else { 0 };
-        }
+        let over = budget_cpus.zip(used_cpus).is_some_and(|(may, used)| runs_on(may, used));
+        let on = over || *looks >= UNHELD_LOOKS;
+        *looks = if on { looks.saturating_add(1) } else { 0 };
         *looks >= UNHELD_LOOKS
     }
 

@@ -149,13 +149,22 @@ fn whom_bandwidth_does_not_hold_is_frozen_for_the_other_periods_until_it_stops()
     assert!(run.standing.rules.iter().any(|rule| rule == "unheld"));
     run.play(600, 0.0, false);
     assert!(run.is_free(), "{:?}", run.standing.settings);
-    // Who is told to use bandwidth and nothing else does that.
+}
+
+#[test]
+fn without_a_freezer_it_is_told_once_that_bandwidth_does_not_hold() {
     let only = BusLockParams { actuator: BusActuator::Bandwidth, ..BusLockParams::default() };
-    let mut run = Run::new(machine().build(), only);
-    run.holds = false;
-    for _ in 0..100 {
-        run.play(1, LOOP, false);
-        assert!(!run.standing.frozen("poll"));
+    let without = machine().without(|k| matches!(k, Knob::Frozen { .. })).build();
+    for (setup, params) in [(machine().build(), only), (without, BusLockParams::default())] {
+        let mut run = Run::new(setup, params);
+        run.holds = false;
+        for _ in 0..100 {
+            run.play(1, LOOP, false);
+            assert!(!run.standing.frozen("poll"));
+        }
+        let told = || run.standing.rules.iter().filter(|rule| *rule == "unheld");
+        assert_eq!(told().count(), 1);
+        assert_eq!(run.standing.quota_cpus("poll"), Some(2.0 / 16.0), "that stays");
     }
 }
 
