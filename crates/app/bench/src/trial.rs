@@ -291,8 +291,10 @@ impl Ground<'_> {
         let spoilt = self.spoilt(said.stolen_frac, strangers_frac, distant);
         let limited = watch::limited(&moments);
         let verdict = Verdict { said, turns, limited, strangers_frac, distant };
-        let refused = spoilt.or_else(|| self.refuses(off.harm(), distant));
-        let trial = Trial::judged(number, drawn, off.harm(), verdict).unless(refused);
+        let left = self.left_of(off.harm(), distant);
+        let refused = spoilt.or_else(|| self.refuses(off.harm(), left));
+        let trial = Trial::judged(number, drawn, off.harm(), verdict).with_left(left);
+        let trial = trial.unless(refused);
         let course = Course::new(number, drawn, &spans, &latencies, &moments);
         Ok((trial, refused.is_none().then_some(course)))
     }
@@ -331,17 +333,21 @@ impl Ground<'_> {
         stolen.or_else(|| strangers.then_some(STRANGERS)).or_else(moved)
     }
 
+    /// What was left of the harm while the law looked, where that can be told: of a service that has CPUs of its own,
+    /// whose harm is all by memory.
+    fn left_of(&self, harm: Option<Measured>, distant: Distant) -> Option<f64> {
+        let ratio = harm.map(Measured::ratio).filter(|_| self.options.apart);
+        ratio.and_then(|ratio| distant.left_of(ratio))
+    }
+
     /// Why a trial that is over does not count.
-    fn refuses(&self, harm: Option<Measured>, distant: Distant) -> Option<&'static str> {
+    fn refuses(&self, harm: Option<Measured>, left: Option<f64>) -> Option<&'static str> {
         let class = self.options.harm;
         if let Some(why) = harm.and_then(|harm| class.is_unknown(harm.interval)) {
             return Some(why);
         }
-        let ratio = harm.map(Measured::ratio);
-        // Where the service has CPUs of its own all harm is by memory.
-        let left = ratio.filter(|_| self.options.apart).map(|ratio| distant.left_of(ratio));
         let apart = left.and_then(|left| class.refuses(Some(left))).and(Some(APART));
-        class.refuses(ratio).or(apart)
+        class.refuses(harm.map(Measured::ratio)).or(apart)
     }
 
     /// Lets the law look until somebody is named, or the look is over.

@@ -73,6 +73,10 @@ pub struct Trial {
     /// The same while the law looked.
     #[serde(default)]
     pub law_distant_frac: Option<f64>,
+    /// What was left of the harm while the law looked, by these two: harm by memory is only where the CPUs share a
+    /// cache. None where the service shares its CPUs, so that its harm may be another, or where it was not looked at.
+    #[serde(default)]
+    pub harm_left_ratio: Option<f64>,
     /// Who was accused, and of what, when the first was named or the look was over.
     #[serde(default)]
     pub accused: Vec<Culprit>,
@@ -141,6 +145,7 @@ impl Trial {
             strangers_frac,
             harm_distant_frac: distant.harm_frac,
             law_distant_frac: distant.law_frac,
+            harm_left_ratio: None,
             accused: said.accused,
             evidence: said.evidence,
             pressing: said.pressing,
@@ -153,6 +158,11 @@ impl Trial {
     pub(super) fn after(self, search: Option<&Search>) -> Self {
         let search = search.map(|search| search.pairs().to_vec()).unwrap_or_default();
         Self { search, ..self }
+    }
+
+    /// With what was left of its harm while the law looked.
+    pub(super) fn with_left(self, harm_left_ratio: Option<f64>) -> Self {
+        Self { harm_left_ratio, ..self }
     }
 
     /// It does not count if there is a reason; what was said stays.
@@ -190,11 +200,22 @@ impl Trial {
 
     /// Whether anybody was limited though nobody did harm worth it.
     pub(super) fn throttles_for_nothing(&self) -> bool {
-        self.harm_ratio.is_none_or(|ratio| ratio < HARMLESS) && !self.throttled.is_empty()
+        self.harm_seen().is_none_or(|ratio| ratio < HARMLESS) && !self.throttled.is_empty()
     }
 
+    /// Whether its culprit hurt too little to be limited while the law looked.
     pub(super) fn is_harmless(&self) -> bool {
+        self.harm_seen().is_some_and(|ratio| ratio < HARMLESS)
+    }
+
+    /// The same by the harm as it was measured, wherever the CPUs were meanwhile.
+    pub(super) fn is_harmless_as_measured(&self) -> bool {
         self.harm_ratio.is_some_and(|ratio| ratio < HARMLESS)
+    }
+
+    /// The harm that the law had before it.
+    fn harm_seen(&self) -> Option<f64> {
+        self.harm_left_ratio.or(self.harm_ratio)
     }
 
     pub(super) fn suspects_culprit(&self) -> bool {

@@ -42,10 +42,10 @@ pub(super) struct Distant {
 
 impl Distant {
     /// Of a harm that was measured, what was left of it while the law looked, if there is none while the CPUs share no
-    /// cache, and all of it while they do; as it was measured where it is not known where they were.
-    pub(super) fn left_of(self, harm_ratio: f64) -> f64 {
-        let Some((harm, law)) = self.harm_frac.zip(self.law_frac) else { return harm_ratio };
-        harm_ratio.powf((1.0 - law) / (1.0 - harm).max(LEAST_TOGETHER_FRAC))
+    /// cache, and all of it while they do; none where it is not known where they were.
+    pub(super) fn left_of(self, harm_ratio: f64) -> Option<f64> {
+        let (harm, law) = self.harm_frac.zip(self.law_frac)?;
+        Some(harm_ratio.powf((1.0 - law) / (1.0 - harm).max(LEAST_TOGETHER_FRAC)))
     }
 
     /// Whether the law had another machine before it than the harm was measured on.
@@ -140,12 +140,12 @@ mod tests {
     #[test]
     fn harm_by_a_cache_is_left_for_the_time_in_which_there_is_a_common_one() {
         let of = |harm: f64, law: f64| {
-            Distant { harm_frac: Some(harm), law_frac: Some(law) }.left_of(1.44)
+            Distant { harm_frac: Some(harm), law_frac: Some(law) }.left_of(1.44).unwrap()
         };
         assert!((of(0.0, 0.0) - 1.44).abs() < 1e-12 && (of(0.3, 0.3) - 1.44).abs() < 1e-12);
         assert!((of(0.0, 0.5) - 1.2).abs() < 1e-12 && (of(0.5, 0.0) - 2.0736).abs() < 1e-9);
         assert!(of(0.0, 1.0) == 1.0 && of(1.0, 0.9) < 1.44);
-        assert!(Distant::default().left_of(1.3) == 1.3);
+        assert_eq!(Distant::default().left_of(1.3), None);
     }
 
     #[test]

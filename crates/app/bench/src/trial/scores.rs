@@ -67,12 +67,17 @@ pub struct TrialReport {
     /// Trials in which anybody was limited though the harm was less than 1.1, or there was none.
     #[serde(default)]
     pub throttled_for_nothing: u32,
-    /// Trials with a culprit whose harm was less than 1.1.
+    /// Trials with a culprit whose harm, as far as the law had it before it (`harm_left_ratio` of those that tell it),
+    /// was less than 1.1.
     #[serde(default)]
     pub trials_under_1_1: u32,
     /// Those of them in which anybody was limited.
     #[serde(default)]
     pub throttled_under_1_1: u32,
+    /// Trials with a culprit in which anybody was limited though the harm as measured, wherever the CPUs were
+    /// meanwhile, was less than 1.1.
+    #[serde(default)]
+    pub throttled_under_1_1_as_measured: u32,
     /// Trials of a control, in which nobody was stopped: the harm that was measured all the same, 1
     /// but for chance; none in other runs.
     #[serde(default)]
@@ -136,6 +141,7 @@ impl TrialReport {
             throttled_for_nothing: 0,
             trials_under_1_1: 0,
             throttled_under_1_1: 0,
+            throttled_under_1_1_as_measured: 0,
             control: None,
             confusion: Confusion::default(),
             innocents_work_kept: None,
@@ -191,9 +197,12 @@ impl TrialReport {
         self.false_blames = count(&counted, |trial| trial.wrong() > 0) as u32;
         self.innocents_throttled = count(&counted, Trial::throttles_innocents) as u32;
         self.throttled_for_nothing = count(&counted, Trial::throttles_for_nothing) as u32;
-        let harmless = |trial: &Trial| trial.is_harmless() && !trial.throttled.is_empty();
         self.trials_under_1_1 = count(&guilty, Trial::is_harmless) as u32;
-        self.throttled_under_1_1 = count(&guilty, harmless) as u32;
+        let limited: Vec<&Trial> =
+            guilty.iter().copied().filter(|trial| !trial.throttled.is_empty()).collect();
+        self.throttled_under_1_1 = count(&limited, Trial::is_harmless) as u32;
+        self.throttled_under_1_1_as_measured =
+            count(&limited, Trial::is_harmless_as_measured) as u32;
         let mut confusion = Confusion::default();
         counted.iter().for_each(|trial| confusion.count(trial));
         self.confusion = confusion;
@@ -228,7 +237,7 @@ impl TrialReport {
              found {}, at least suspected {} ({}), median time {median}\n\
              of those named, {} were the culprit; in {} trials somebody innocent was named\n\
              in {} trials somebody innocent was limited, in {} somebody without harm of 1.1\n\
-             harm was less than 1.1 in {} trials; somebody was limited in {} of them\n\
+             harm was less than 1.1 in {} trials; somebody was limited in {} of them ({} as it was measured)\n\
              {}{}{}",
             self.trials,
             self.harm,
@@ -244,6 +253,7 @@ impl TrialReport {
             self.throttled_for_nothing,
             self.trials_under_1_1,
             self.throttled_under_1_1,
+            self.throttled_under_1_1_as_measured,
             self.control.map(HarmControl::in_words).unwrap_or_default(),
             self.throttling.in_words(),
             self.confusion.table().to_text(),

@@ -56,6 +56,13 @@ fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
     assert_eq!((report.trials_under_1_1, report.throttled_under_1_1), (1, 1));
     report.add(of(vec![], 1.07));
     assert_eq!((report.trials_under_1_1, report.throttled_under_1_1), (2, 1));
+    assert_eq!(report.throttled_under_1_1_as_measured, 1);
+    // It was more while the law looked, and another's was less.
+    report.add(of(drawn.culprit.into_iter().collect(), 1.07).with_left(Some(1.15)));
+    report.add(of(vec![], 1.12).with_left(Some(1.06)));
+    assert_eq!((report.trials_under_1_1, report.throttled_under_1_1), (3, 1));
+    assert_eq!(report.throttled_under_1_1_as_measured, 2);
+    assert_eq!(report.throttled_for_nothing, 1);
     assert!(report.in_words().contains("innocent"), "{}", report.in_words());
 }
 
