@@ -283,21 +283,24 @@ fn assert_nobody_else(bursts: &Bursts, told: &str) {
 /// nobody else, a burst has few requests to tell by.
 #[test]
 fn who_locks_the_bus_in_bursts_is_named_by_the_fourth_and_later_ones_hurt_nobody() {
-    let mut late = 0;
+    let (mut late, mut hesitated) = (0, 0);
     for seed in SEEDS {
         for per_s in [STRONG, STRONGEST] {
             let bursts = bursts(By::Looks, seed, &among_bursts(per_s, place(seed)), place(seed));
             let told = bursts.told(&format!("sleeps between, {per_s:.1e} locks/s, seed {seed}"));
             println!("{told}");
             assert_nobody_else(&bursts, &told);
-            assert!((1..=7).contains(&bursts.named) && bursts.limited == bursts.named, "{told}");
+            assert!((1..=7).contains(&bursts.named), "{told}");
+            assert!((0..=1).contains(&(bursts.limited - bursts.named)), "{told}");
             late += u32::from(bursts.named > 4);
+            hesitated += u32::from(bursts.limited > bursts.named);
             assert!(bursts.run.freed.is_empty(), "it is limited across its pauses: {told}");
             let [(free, _), (cost, latency)] = bursts.medians();
             assert!(free >= 1.5 && cost <= 1.15 && latency <= 1.15, "{told}");
         }
     }
     assert!(late <= 2, "{late} of 20 were named after the fourth burst");
+    assert!(hesitated <= 1, "{hesitated} of 20 were limited for the burst after that only");
 }
 
 /// Whether it sleeps between its bursts or works.

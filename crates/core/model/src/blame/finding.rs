@@ -17,9 +17,11 @@ pub struct FindingParams {
     pub serious_ln: f64,
     /// Probability of that from which it is taken for granted.
     pub serious_frac: f64,
-    /// Until so many looks were made at it, twice that effect must be as likely: two that agree by chance show a harm
+    /// Until so many looks were made at it, a greater effect must be as likely: two that agree by chance show a harm
     /// that is not there.
     pub serious_experiments: u32,
+    /// That effect, in ln.
+    pub serious_at_first_ln: f64,
     /// Probability of harm from which a suspect is named.
     pub named_frac: f64,
     /// Experiments in which it must have been held for that.
@@ -73,7 +75,8 @@ impl FindingParams {
     /// The effect, in ln, that has to be likely for harm to be serious that is shown by so many looks.
     #[must_use]
     pub fn serious_ln_after(&self, experiments: u32) -> f64 {
-        if experiments < self.serious_experiments { 2.0 * self.serious_ln } else { self.serious_ln }
+        let few = experiments < self.serious_experiments;
+        if few { self.serious_at_first_ln.max(self.serious_ln) } else { self.serious_ln }
     }
 }
 
@@ -85,6 +88,7 @@ impl Default for FindingParams {
             serious_ln: 0.095,
             serious_frac: 0.98,
             serious_experiments: 3,
+            serious_at_first_ln: 0.19,
             named_frac: 0.99,
             named_experiments: 2,
             named_looked_ln: 1.0,

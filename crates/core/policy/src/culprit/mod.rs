@@ -10,12 +10,14 @@
 //! lets all its threads run for part of the time, in which it hurts as ever, and none for the rest. So the victim is
 //! slowed by no more than `s`, on average, if that part is at most `(s - 1) / (exp(h u) - 1)`.
 //!
-//! Where that harm is *serious*, surely more than a tenth with all others who are named (by two looks alone, more
-//! than a fifth), and for longer than a moment ([`serious`]), it gets so much, and keeps it for a *term*. Then it is free and its record is empty: if it still hurts, looks show it within seconds, and the
-//! next term is twice as long. Who stops working, or leaves, is free at once, and so is who was named by chance,
-//! once looks make its guilt less likely than it was before anything was seen. Who works in bursts is limited for
-//! many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]). Whether the
-//! limit holds is seen in what it uses; where it does not, its freezer stands in ([`unheld`]).
+//! Where that harm is *serious*, surely more than an eighth with all others who are named (by two looks alone, more
+//! than a fifth), and for longer than a moment ([`serious`]), it gets so much, and keeps it for a *term*. (A tenth
+//! is worth a limit; but harm comes and goes, and is seen while it is there, so that what is found is now and then more
+//! than what there is on average.) Then it is free and its record is empty: if it still hurts, looks show it within
+//! seconds, and the next term is twice as long. Who stops working, or leaves, is free at once, and so is who was named
+//! by chance, once looks make its guilt less likely than it was before anything was seen. Who works in bursts is
+//! limited for many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]).
+//! Whether the limit holds is seen in what it uses; where it does not, its freezer stands in ([`unheld`]).
 //!
 //! # Units
 //! CPUs; slowdowns as factors; seconds.
@@ -81,7 +83,7 @@ use terms::{Charge, Terms};
 use unheld::{Turn, Unheld};
 
 /// Serious harm of so many times as much, in ln, as is not worth a limit is no matter of single looks.
-const PLAIN_TIMES: f64 = 3.0;
+const PLAIN_TIMES: f64 = 2.5;
 /// That of a group of which nobody said anything.
 const USUAL_WEIGHT: u32 = 100;
 /// That of a group that is to have what it wants for a sample.

@@ -13,7 +13,8 @@ pub struct CulpritParams {
     /// much where a service is busy for half of the time.
     pub bearable_ratio: f64,
     /// Who is surely named, and slows a victim by no more than this factor, is not limited: it is told, and
-    /// looked at again.
+    /// looked at again. The usual one is somewhat more than the tenth that is worth a limit: harm comes and goes, and
+    /// is seen while it is there.
     pub least_harm_ratio: f64,
     /// Probability of more from which it is limited.
     pub least_harm_frac: f64,
@@ -50,7 +51,7 @@ impl Default for CulpritParams {
     fn default() -> Self {
         Self {
             bearable_ratio: 1.04,
-            least_harm_ratio: 1.1,
+            least_harm_ratio: 1.125,
             least_harm_frac: 0.98,
             least_cpus: 0.05,
             quota_period_ms: 20,

@@ -1,8 +1,8 @@
 //! Whose harm is surely worth a limit.
 //!
 //! # Problem
-//! With each look more is known of a harm, and of many looks one goes too far: at that moment it is surely more than a
-//! tenth, and a second later it is not. Who is limited for such a moment serves a term for nothing. Who does much more
+//! With each look more is known of a harm, and of many looks one goes too far: at that moment it is surely worth a
+//! limit, and a second later it is not. Who is limited for such a moment serves a term for nothing. Who does much more
 //! is to be limited at once: each term begins with what it took to be named anew.
 //!
 //! # Idea

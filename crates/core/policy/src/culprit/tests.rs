@@ -59,7 +59,7 @@ fn limited_in(worlds: u64, ratio: f64, params: &CulpritParams) -> (usize, usize)
 #[test]
 fn who_hurts_a_little_is_named_and_not_limited() {
     let (named, held) = limited_in(200, 1.08, &CulpritParams::default());
-    assert!(named >= 16 && held <= 5, "named {named}, limited {held} of 200");
+    assert!(named >= 16 && held <= 3, "named {named}, limited {held} of 200");
     let every = CulpritParams { least_harm_ratio: 1.0, ..CulpritParams::default() };
     let (_, all) = limited_in(200, 1.08, &every);
     assert!(3 * all >= 2 * named, "every harm is worth a limit: {all} of 200, named {named}");
