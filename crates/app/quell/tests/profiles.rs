@@ -196,7 +196,7 @@ fn profiles_are_kept_shown_predicted_from_and_removed() {
     assert_eq!(shown["schema"], "quell.profile/1");
     let predicted = json(&all(&["predict", "one", "two", "--json", "-"]));
     assert_eq!(predicted["pairs"].as_array().unwrap().len(), 2);
-    assert_eq!(predicted["pairs"][0]["form"], "mixture");
+    assert_eq!(predicted["pairs"][0]["form"], "mean");
     assert_eq!(shown["witnesses"].as_object().unwrap().len(), 3, "{shown}");
     assert!(all(&["profile", "remove", "one"]).status.success());
     let gone = failed(&all(&["predict", "one", "two"]));

@@ -7,6 +7,7 @@ use super::harm::Latencies;
 use super::places::Distant;
 use super::play::TurnLoad;
 use super::turns::{KINDS, ORDER, Turn, TurnKind};
+use super::watch;
 use crate::guard::{Guard, GuardPlan, NotReady};
 use anyhow::Context as _;
 use quell_agent::Shown;
@@ -21,8 +22,10 @@ const LOOK: Duration = Duration::from_secs(15);
 /// Where no turns follow, it is looked on for so long after the first name: whom else it names, and
 /// whom it limits.
 const LINGER: Duration = Duration::from_secs(5);
-/// Where turns follow: the limit stands, and for a second it was seen whether CPUs have time left.
+/// Where turns follow, once somebody is limited: for a second it was seen whether CPUs have time left.
 const ANSWERED: Duration = Duration::from_secs(2);
+/// So long after the first name the turns begin though nobody is limited.
+const HESITATES: Duration = Duration::from_secs(5);
 /// Between two looks at what it says.
 const POLL: Duration = Duration::from_millis(50);
 /// From the first name to the first turn: the limit stands, and what was left behind is answered.
@@ -148,7 +151,8 @@ impl<'a> Guarding<'a> {
         Ok(Self { ground, guard, status, said })
     }
 
-    /// Waits until somebody is named and the law has answered, or for a while longer; 15 s at most.
+    /// Waits until somebody is named, and until the law has limited somebody for it or for a while longer; 15 s at
+    /// most.
     pub(super) fn look(&mut self, lingers: bool) -> anyhow::Result<()> {
         let Some(guard) = &mut self.guard else { return Ok(()) };
         let begun = Instant::now();
@@ -163,12 +167,17 @@ impl<'a> Guarding<'a> {
         }
         self.said.seconds = begun.elapsed().as_secs_f64();
         self.said.stolen_frac = stolen.iter().sum::<f64>() / stolen.len().max(1) as f64;
-        let more = if lingers { LINGER } else { ANSWERED };
-        let end = (begun + LOOK).min(Instant::now() + more);
+        let named = Instant::now();
+        let mut end = (begun + LOOK).min(named + if lingers { LINGER } else { HESITATES });
+        let mut is_limited = lingers;
         while Instant::now() < end {
             self.ground.interrupt.sleep(POLL)?;
             guard.check_alive()?;
             self.said.hear(&self.status)?;
+            if !is_limited && watch::limits_any(self.ground.groups) {
+                is_limited = true;
+                end = end.min(Instant::now() + ANSWERED);
+            }
         }
         Ok(())
     }

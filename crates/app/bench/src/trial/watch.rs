@@ -30,6 +30,11 @@ pub(super) fn limit_cpus(group: &Group) -> Option<f64> {
     }
 }
 
+/// Whether any batch group is limited now.
+pub(super) fn limits_any(groups: &TrialGroups) -> bool {
+    groups.batch().iter().any(|group| limit_cpus(group).is_some())
+}
+
 /// Reads the batch groups from now on.
 pub(super) fn watch(groups: &TrialGroups) -> anyhow::Result<Readings<Moment>> {
     let groups = groups.batch().to_vec();

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 /// Predicts how much slower workloads are together, from profiles measured apart.
 ///
-/// A neighbour is told as the mixture of kernels that costs witnesses (two chases and a stream) what it
-/// costs them; beside it a workload loses that mixture of its own losses.
+/// A neighbour is told in two ways: as the mixture of kernels that costs witnesses (two chases and a
+/// stream) what it costs them, beside which a workload loses that mixture of its own losses; and by the
+/// one resource on which that costs the workload most. What is foretold is the mean of both.
 ///
 /// Profiles come from quell profile --yardsticks, on one machine: files (--json FILE) or the names
 /// that they are kept by (--store). With --check all pairs of a list of programs are profiled,
@@ -77,7 +78,7 @@ struct Predicted {
     b: String,
     /// The loss of A's speed, in percent.
     predicted: Prediction,
-    /// By what: a mixture where profiles have witnesses, else the worst resource.
+    /// By what: the mean of a mixture and the worst resource where profiles have witnesses, else the latter.
     form: Form,
 }
 

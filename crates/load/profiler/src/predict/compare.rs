@@ -1,7 +1,7 @@
 //! Predictions beside measurements. Pure.
 //!
-//! Where profiles have witnesses a pair is predicted as a mixture, which learns nothing from pairs; else by
-//! the form that does best on others.
+//! Where profiles have witnesses a pair is predicted by the mean of a mixture and the worst resource, which learns
+//! nothing from pairs; else by the form that does best on others.
 //!
 //! What is learnt (forms, weights, means) is learnt from pairs that the host did not disturb, as far as
 //! there are any; predicted and judged are all.
@@ -43,7 +43,7 @@ pub(super) fn compare(
         learnt.iter().map(|t| (t.a, t.b, x(t, Bound::Middle), t.lost.value)).collect();
     let one = |t: &Together| {
         let (others, seen) = (others(&known, t.a, t.b), x(t, Bound::Middle));
-        let form = if seen.mixed.is_some() { Form::Mixture } else { best_form(&others) };
+        let form = if seen.mixed.is_some() { Form::Mean } else { best_form(&others) };
         let model = model(form, &others);
         let at = |bound| 100.0 * x(t, bound).loss(&model);
         let value = at(Bound::Middle);
@@ -72,7 +72,7 @@ pub(super) fn compare(
     };
     let pairs: Vec<Pair> = measured.iter().map(one).collect();
     let mixes = known.iter().any(|k| k.2.mixed.is_some());
-    let forms = Form::ALL.into_iter().filter(|form| mixes || *form != Form::Mixture);
+    let forms = Form::ALL.into_iter().filter(|form| mixes || !form.mixes());
     let forms = forms.map(|form| FormError { form, mean_abs_error_points: error_of(form, &known) });
     PredictReport {
         schema: PREDICT_SCHEMA.to_owned(),
@@ -91,6 +91,7 @@ pub(super) fn compare(
         forms: forms.collect(),
         passes: profiles.len(),
         pairs,
+        profiles: profiles.iter().map(|pass| pass.to_vec()).collect(),
         seconds: 0.0,
     }
 }
@@ -106,8 +107,7 @@ struct Views {
 
 impl Views {
     fn loss(&self, model: &Model) -> f64 {
-        let mixed = self.mixed.filter(|_| model.form == Form::Mixture);
-        mixed.unwrap_or_else(|| model.loss(&self.losses))
+        model.loss_of(&self.losses, self.mixed)
     }
 }
 

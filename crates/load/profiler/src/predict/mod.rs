@@ -23,11 +23,11 @@ pub fn together(a: &Profile, b: &Profile, model: &Model) -> (Prediction, Predict
     (predict(a, b, model), predict(b, a, model))
 }
 
-/// What foretells this pair without having seen others: a mixture where the profiles have witnesses, else
-/// the worst resource.
+/// What foretells this pair without having seen others: the mean of a mixture and the worst resource where the
+/// profiles have witnesses, else the worst resource.
 #[must_use]
 pub fn form(a: &Profile, b: &Profile) -> Form {
-    if mixed(a, b, Bound::Middle).is_some() { Form::Mixture } else { Form::Max }
+    if mixed(a, b, Bound::Middle).is_some() { Form::Mean } else { Form::Max }
 }
 
 /// How much of its speed A loses beside B, in percent. The interval is what the intervals of both
@@ -35,8 +35,8 @@ pub fn form(a: &Profile, b: &Profile) -> Form {
 #[must_use]
 pub fn predict(a: &Profile, b: &Profile, model: &Model) -> Prediction {
     let at = |bound| {
-        let mixture = (model.form == Form::Mixture).then(|| mixed(a, b, bound)).flatten();
-        100.0 * mixture.unwrap_or_else(|| model.loss(&losses(a, b, bound)))
+        let mixture = model.form.mixes().then(|| mixed(a, b, bound)).flatten();
+        100.0 * model.loss_of(&losses(a, b, bound), mixture)
     };
     let value = at(model::Bound::Middle);
     let low = at(model::Bound::Low).min(value);

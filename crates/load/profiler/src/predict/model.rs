@@ -19,7 +19,10 @@
 //!              these tell nothing
 //! ```
 //!
-//! The form is chosen on pairs that are not predicted. **Units.** Shares of speed, 0..1.
+//! The form is chosen on pairs that are not predicted. Where profiles have witnesses B is told as a *mixture* of
+//! kernels too (`mixture.rs`), and what is foretold is the mean of that and the worst resource: one goes by what
+//! witnesses lose beside B and the other by what reporters do, in windows of their own, so that each errs in its own
+//! way, and a host that changes while one is measured spoils half of it. **Units.** Shares of speed, 0..1.
 //! **Degradation.** A resource without both a curve and a score counts nothing; where the reporter
 //! loses next to nothing beside itself, what B causes is below what can be told, and the score is 0.
 
@@ -51,13 +54,22 @@ pub enum Form {
     Weighted,
     /// B as a mixture of kernels (`mixture.rs`), which is no form of these losses.
     Mixture,
+    /// The mean of that and the worst.
+    Mean,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Form; 5] = [Form::Max, Form::Sum, Form::Product, Form::Weighted, Form::Mixture];
+    pub const ALL: [Form; 6] =
+        [Form::Max, Form::Sum, Form::Product, Form::Weighted, Form::Mixture, Form::Mean];
     /// Those of losses by resource.
     pub const BY_RESOURCE: [Form; 4] = [Form::Max, Form::Sum, Form::Product, Form::Weighted];
+
+    /// Whether it wants witnesses.
+    #[must_use]
+    pub fn mixes(self) -> bool {
+        matches!(self, Form::Mixture | Form::Mean)
+    }
 }
 
 impl fmt::Display for Form {
@@ -68,6 +80,7 @@ impl fmt::Display for Form {
             Form::Product => "product",
             Form::Weighted => "weighted",
             Form::Mixture => "mixture",
+            Form::Mean => "mean",
         })
     }
 }
@@ -183,12 +196,23 @@ impl Model {
         Model { form: Form::Weighted, weights }
     }
 
-    /// The loss of speed as a share, 0..1; of a mixture, which these losses do not tell, the worst one.
+    /// The loss of speed as a share, 0..1, by each resource and, if it is known, as a mixture.
+    #[must_use]
+    pub fn loss_of(&self, losses: &Losses, mixed: Option<f64>) -> f64 {
+        match (self.form, mixed) {
+            (Form::Mixture, Some(mixed)) => mixed,
+            (Form::Mean, Some(mixed)) => f64::midpoint(mixed, self.loss(losses)),
+            _ => self.loss(losses),
+        }
+    }
+
+    /// The loss of speed as a share, 0..1, by each resource; where a mixture is wanted, which these losses do not
+    /// tell, the worst one.
     #[must_use]
     pub fn loss(&self, losses: &Losses) -> f64 {
         let all = || losses.values().copied();
         let loss = match self.form {
-            Form::Max | Form::Mixture => all().fold(0.0, f64::max),
+            Form::Max | Form::Mixture | Form::Mean => all().fold(0.0, f64::max),
             Form::Sum => all().sum(),
             Form::Product => 1.0 - all().map(|loss| 1.0 - loss).product::<f64>(),
             Form::Weighted => weighted(losses, &self.weights),
@@ -237,6 +261,21 @@ mod tests {
         }
         let unfitted = Model::plain(Form::Weighted).loss(&losses);
         assert!((unfitted - 0.7).abs() < 1e-12, "each counts in full: {unfitted}");
+    }
+
+    #[test]
+    fn with_a_mixture_the_mean_of_it_and_the_worst_is_told_and_without_the_worst() {
+        let losses = both(0.2, 0.5);
+        for (form, mixed, loss) in [
+            (Form::Mean, Some(0.3), 0.4),
+            (Form::Mean, None, 0.5),
+            (Form::Mixture, Some(0.3), 0.3),
+            (Form::Mixture, None, 0.5),
+            (Form::Sum, Some(0.3), 0.7),
+        ] {
+            let told = Model::plain(form).loss_of(&losses, mixed);
+            assert!((told - loss).abs() < 1e-12, "{form} {mixed:?}: {told}");
+        }
     }
 
     #[test]

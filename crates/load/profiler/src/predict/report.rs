@@ -2,7 +2,7 @@
 
 use super::{Form, Part};
 use crate::stats::Estimate;
-use crate::{Machine, Watched};
+use crate::{Machine, Profile, Watched};
 use quell_pressure::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,9 @@ pub struct PredictReport {
     /// What the host was seen to do while pairs were measured; null where it was not looked at.
     #[serde(default)]
     pub host: Option<Watched>,
+    /// What it rests on: the profiles of each pass, in the order of the list.
+    #[serde(default)]
+    pub profiles: Vec<Vec<Profile>>,
     /// How long it took.
     pub seconds: f64,
 }
