@@ -6,8 +6,8 @@
 //! with what was put there. What runs in which group is drawn from a seed beforehand. A trial in which the
 //! harm is not in the wanted class is discarded, told and replaced.
 //!
-//! Where much harm is wanted, the service's tail and everybody's work are measured, as soon as
-//! somebody is named, in turns under the law, alone and without the culprit.
+//! Where much harm is wanted, the service's tail and everybody's work are measured, once
+//! somebody is limited or was named five seconds ago, in turns under the law, alone and without the culprit.
 //!
 //! Where little harm is wanted, it is harder to know how much there was than to judge it: once the
 //! law has ended, more turns are played with Quell off, for as long whatever the law said; those

@@ -28,7 +28,7 @@ const ANSWERED: Duration = Duration::from_secs(2);
 const HESITATES: Duration = Duration::from_secs(5);
 /// Between two looks at what it says.
 const POLL: Duration = Duration::from_millis(50);
-/// From the first name to the first turn: the limit stands, and what was left behind is answered.
+/// Before the first turn: the limit stands, and what was left behind is answered.
 const SETTLED: Duration = Duration::from_millis(400);
 
 /// The agent's status, as far as it is looked at.
