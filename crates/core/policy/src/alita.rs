@@ -21,6 +21,7 @@ mod llc_law;
 mod places;
 mod power;
 mod power_law;
+mod rest;
 mod sparsify;
 mod static_ways;
 

@@ -147,6 +147,11 @@ impl PowerThrottle {
         self.levels.is_empty()
     }
 
+    /// Whether a CPU is held to less than half of its parts.
+    pub(super) fn is_below_half(&self, cpu: u32) -> bool {
+        self.levels.get(&cpu).is_some_and(|level| 2 * level < self.parts)
+    }
+
     /// A step up for each clock that is held back; what is whole again is forgotten.
     fn raise(&mut self) {
         self.levels.values_mut().for_each(|level| *level += 1);

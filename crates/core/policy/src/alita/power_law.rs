@@ -11,6 +11,8 @@
 //! back: so many parts of the highest one. The reading of power is a mean over a second at least;
 //! the law steps each 12 seconds, in which temperatures follow. Who runs where is looked at each
 //! second: a core that changes hands must not stay slow for its new owner until the next loop.
+//! Who is slowed to less than half *rests* besides (`alita/rest.rs`): only while few cores work do
+//! they have the clock that they have alone.
 //!
 //! # Units
 //! Watts, degrees Celsius, shares of time in; parts of time, or kilohertz, out.
@@ -25,6 +27,7 @@
 //!           by the highest level of its CPUs
 //!     the others: released
 //! each second: CPUs that no longer belong to who may be limited: released
+//!     who is slowed to less than half on all its CPUs rests until 2 s before the loop ends
 //! ```
 //!
 //! # Degradation
@@ -39,17 +42,20 @@
 //! | `noisy` | the socket is at its quota, and the tenant is warm and busy | clock a step down |
 //! | `relaxing` | the socket is well below its quota | a step up |
 //! | `relaxed` | whole again, or no longer to be limited | released |
+//! | `resting` | slowed to less than half, and at work | CPU bandwidth for part of each second |
+//! | `roused` | the loop ends soon: power is read while all are up | that is released |
 //!
 //! **Invariants**, checked after every step of every fault run (`quell-faults`; that a named
-//! service is spared while it keeps its objective, by unit tests). Only clock modulation and top
-//! frequencies are written; never of the host, of a core that two tenants share, of a service that
-//! keeps its objective or that nobody named.
+//! service is spared while it keeps its objective, by unit tests). Only clock modulation, top
+//! frequencies and the CPU bandwidth of who is slowed are written; never of the host, of a core
+//! that two tenants share, of a service that keeps its objective or that nobody named.
 //!
 //! Source: A-7, A-17, A-27 to A-30, A-36.
 
 use super::bus_law::duty_parts;
 use super::llc_law::tenants;
-use super::places::{Homes, Lists};
+use super::places::{Homes, Lists, Places};
+use super::rest::{self, AWAKE};
 use super::{PowerThrottle, PowerThrottleParams, SocketPower};
 use crate::ledger::{Ledger, Reason};
 use crate::parts::{Every, check, cpus_of, frequency_domains, sockets};
@@ -104,6 +110,9 @@ pub struct PowerParams {
     /// Levels more that they lose in each further loop in a row, since a socket at its limit does
     /// not show how much it is asked for. A-28: 0.
     pub step_growth_parts: u32,
+    /// For how much of its time a tenant stands still besides that is slowed to less than half, so
+    /// that the others have the clock of few cores. A-28: 0.
+    pub rest_frac: f64,
     /// By what cores are slowed.
     pub actuator: PowerActuator,
     /// Groups, and services by name, that alone may be held back; empty = every batch group.
@@ -124,6 +133,7 @@ impl Default for PowerParams {
             remembers: of.remembers,
             step_parts: of.step_parts,
             step_growth_parts: of.step_growth_parts,
+            rest_frac: 0.6,
             actuator: PowerActuator::default(),
             allow: Vec::new(),
             deny: Vec::new(),
@@ -141,6 +151,7 @@ impl PowerParams {
         check(1.0..=10_000.0, &[("quota_w", self.quota_w)])?;
         check(0.0..=self.quota_w, &[("guard_w", self.guard_w)])?;
         check(0.0..=1.0, &[("busy_frac", self.busy_frac)])?;
+        check(0.0..=0.95, &[("rest_frac", self.rest_frac)])?;
         check(1.0..=1024.0, &[("least_cpus", f64::from(self.least_cpus))])?;
         check(0.0..=15.0, &[("step_growth_parts", f64::from(self.step_growth_parts))])?;
         check(1.0..=15.0, &[("step_parts", f64::from(self.step_parts))])
@@ -165,14 +176,15 @@ pub(crate) struct PowerLaw {
     loops: Every,
     sockets: BTreeMap<u32, PowerThrottle>,
     homes: Homes,
+    places: Places,
     ledger: Ledger,
 }
 
 impl PowerLaw {
     pub(crate) fn new(params: PowerParams) -> Self {
         let loops = Every::new(params.period_s);
-        let (sockets, homes) = (BTreeMap::new(), Homes::default());
-        Self { loops, sockets, homes, ledger: Ledger::new(NAME), params }
+        let (sockets, homes, places) = (BTreeMap::new(), Homes::default(), Places::default());
+        Self { loops, sockets, homes, places, ledger: Ledger::new(NAME), params }
     }
 
     /// Into how many parts a core's speed is cut, if it can be set: of clocks, else of frequency.
@@ -189,18 +201,17 @@ impl PowerLaw {
 
     /// CPUs by the tenant that has their cores for itself, and that may be limited.
     fn open(&mut self, setup: &Setup, seen: &Observation) -> BTreeMap<Tenant, CpuSet> {
-        let places = self.homes.look(setup, seen);
+        self.places = self.homes.look(setup, seen);
         let lists = Lists { allow: &self.params.allow, deny: &self.params.deny };
         tenants(setup)
             .filter(|tenant| lists.may(seen, tenant))
-            .map(|tenant| (tenant.clone(), places.owned_by(tenant)))
+            .map(|tenant| (tenant.clone(), self.places.owned_by(tenant)))
             .collect()
     }
 
     /// Between two loops: who got a core meanwhile, or may no longer be limited, does not wait for
     /// the next loop to have its clock back.
-    fn let_go(&mut self, setup: &Setup, seen: &Observation) {
-        let open = self.open(setup, seen);
+    fn let_go(&mut self, setup: &Setup, open: &BTreeMap<Tenant, CpuSet>) {
         if self.sockets.values().all(PowerThrottle::is_idle) {
             return;
         }
@@ -216,9 +227,8 @@ impl PowerLaw {
         }
     }
 
-    fn round(&mut self, setup: &Setup, seen: &Observation) {
+    fn round(&mut self, setup: &Setup, seen: &Observation, open: &BTreeMap<Tenant, CpuSet>) {
         let Some((actuator, parts)) = self.parts(setup) else { return };
-        let open = self.open(setup, seen);
         let ours = open.values().fold(CpuSet::new(), |all, cpus| all.union(cpus));
         for socket in sockets(setup) {
             let cpus = cpus_of(setup, socket);
@@ -227,12 +237,21 @@ impl PowerLaw {
             let throttle =
                 self.sockets.entry(socket).or_insert_with(|| PowerThrottle::new(params, parts));
             throttle.keep(&ours);
-            let levels = throttle.step(&reading, &open);
+            let levels = throttle.step(&reading, open);
             match actuator {
                 PowerActuator::Frequency => self.cap(setup, &cpus, &levels, &reading),
                 _ => self.modulate(setup, &cpus, &levels, &reading),
             }
         }
+    }
+
+    /// Those that run on their own cores only, all of which are slowed to less than half.
+    fn slowed(&self, open: BTreeMap<Tenant, CpuSet>) -> BTreeMap<Tenant, CpuSet> {
+        let below_half = |cpu| self.sockets.values().any(|socket| socket.is_below_half(cpu));
+        let slowed = |tenant: &Tenant, cpus: &CpuSet| {
+            !cpus.is_empty() && self.places.is_apart(tenant) && cpus.iter().all(below_half)
+        };
+        open.into_iter().filter(|(tenant, cpus)| slowed(tenant, cpus)).collect()
     }
 
     fn modulate(
@@ -319,11 +338,15 @@ impl Policy for PowerLaw {
 
     fn step(&mut self, setup: &Setup, seen: &Observation) -> Vec<Proposal> {
         self.ledger.run_all_tasks(setup, &Reason::partition("always-run", Vec::new()));
+        let open = self.open(setup, seen);
         if self.loops.due(seen.time) {
-            self.round(setup, seen);
+            self.round(setup, seen, &open);
         } else {
-            self.let_go(setup, seen);
+            self.let_go(setup, &open);
         }
+        let (slowed, rest_frac) = (self.slowed(open), self.params.rest_frac);
+        let awake = self.loops.left(seen.time) <= AWAKE;
+        rest::give(&mut self.ledger, (setup, seen), &slowed, rest_frac, awake);
         self.ledger.drain()
     }
 

@@ -38,6 +38,11 @@ impl Every {
         }
     }
 
+    /// How long it is until the loop steps.
+    pub(crate) fn left(&self, now: Time) -> Duration {
+        self.next.map_or(Duration::ZERO, |next| next.since(now))
+    }
+
     /// Lets the loop wait a full period from now.
     pub(crate) fn restart(&mut self, now: Time) {
         self.next = Some(now + self.period);

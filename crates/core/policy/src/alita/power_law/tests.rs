@@ -11,13 +11,15 @@ struct Run {
     sets: Vec<(&'static str, &'static str)>,
     /// Temperature and use of the attacker's CPUs.
     attacker: (f64, f64),
+    /// CPUs that the attacker uses.
+    used_cpus: f64,
 }
 
 impl Run {
     fn new(setup: Setup, params: PowerParams) -> Self {
         let sets = vec![("web", "8-11"), ("virus", "0-7"), ("calm", "12-15")];
         let (law, standing) = (PowerLaw::new(params), Standing::default());
-        Self { law, setup, standing, loops: 0, sets, attacker: (80.0, 1.0) }
+        Self { law, setup, standing, loops: 0, sets, attacker: (80.0, 1.0), used_cpus: 8.0 }
     }
 
     fn play(&mut self, loops: u32, watts: f64) {
@@ -32,11 +34,23 @@ impl Run {
         let others = (60.0, 0.9);
         let heat: Vec<(f64, f64)> =
             (0..16).map(|cpu| if cpu < 8 { self.attacker } else { others }).collect();
-        seen = seen.heat(&heat);
+        seen = seen.heat(&heat).cpu("virus", self.used_cpus);
         for (name, cpus) in &self.sets {
             seen = seen.on(name, cpus);
         }
         self.standing.step(&mut self.law, &self.setup, seen);
+    }
+
+    /// A loop, second by second; answers in which of them the attacker's CPU bandwidth was set at their end.
+    fn watch(&mut self, watts: f64) -> Vec<u32> {
+        let begin = 12 * self.loops;
+        self.loops += 1;
+        let mut rested = Vec::new();
+        for second in 0..12 {
+            self.step(f64::from(begin + second), watts);
+            rested.extend(self.standing.quota_cpus("virus").map(|_| second));
+        }
+        rested
     }
 
     fn held(&self) -> Vec<(u32, Setting)> {
@@ -115,6 +129,58 @@ fn without_clocks_top_frequencies_are_lowered() {
 }
 
 #[test]
+fn who_is_slowed_to_less_than_half_rests_but_for_the_end_of_each_loop() {
+    for machine in [machine().duty(16), machine().frequency(1_000_000, 3_200_000)] {
+        // A step more in each loop: 15, 13, 10, 6.
+        let mut run = Run::new(machine.build(), PowerParams::default());
+        for loops in 0..3 {
+            assert!(run.watch(160.0).is_empty(), "loop {loops}");
+        }
+        assert_eq!(run.watch(160.0), (0..10).collect::<Vec<u32>>());
+        run.step(48.0, 145.0);
+        let knob = Knob::CpuBandwidth { tenant: "virus".into() };
+        let Some(Setting::Bandwidth(to)) = run.standing.settings.get(&knob) else { panic!() };
+        assert!((to.limit_cpus.unwrap().0 - 3.2).abs() < 1e-9, "{to:?}");
+        assert_eq!(to.period_us, 1_000_000);
+        run.loops = 5;
+        assert_eq!(run.watch(130.0), (0..10).collect::<Vec<u32>>(), "7 of 16");
+        assert!(run.watch(130.0).is_empty(), "8 of 16");
+        let others = run.standing.settings.keys().filter(|knob| knob.tenant().is_some());
+        assert_eq!(others.count(), 0);
+        for rule in ["resting", "roused"] {
+            assert!(run.standing.rules.iter().any(|r| r == rule), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn who_does_little_shares_a_core_or_is_not_to_rest_goes_on_slowly() {
+    let rests = |params: PowerParams, change: fn(&mut Run)| {
+        let mut run = Run::new(machine().duty(16).build(), params);
+        (0..5).for_each(|_| drop(run.watch(160.0)));
+        change(&mut run);
+        run.watch(160.0).len()
+    };
+    assert_eq!(rests(PowerParams::default(), |_| ()), 10);
+    assert_eq!(rests(PowerParams { rest_frac: 0.0, ..PowerParams::default() }, |_| ()), 0);
+    assert_eq!(rests(PowerParams { period_s: 2.0, ..PowerParams::default() }, |_| ()), 0);
+    assert_eq!(rests(PowerParams::default(), |run| run.used_cpus = 1.9), 0);
+    let beside = |run: &mut Run| run.sets = vec![("web", "8-11"), ("virus", "0-7"), ("calm", "7")];
+    assert_eq!(rests(PowerParams::default(), beside), 0);
+}
+
+#[test]
+fn who_rests_and_gets_a_neighbour_or_may_not_be_limited_any_more_is_up_within_a_second() {
+    let mut run = Run::new(machine().duty(16).build(), PowerParams::default());
+    (0..5).for_each(|_| drop(run.watch(160.0)));
+    run.step(60.0, 145.0);
+    assert!(run.standing.quota_cpus("virus").is_some());
+    run.sets = vec![("web", "6-11"), ("virus", "0-7"), ("calm", "12-15")];
+    run.step(61.0, 145.0);
+    assert_eq!(run.standing.quota_cpus("virus"), None);
+}
+
+#[test]
 fn a_frequency_domain_that_somebody_else_shares_is_left_alone() {
     let mut setup = machine().frequency(1_000_000, 3_200_000).build();
     // Domains of six CPUs: the attacker's 6 and 7 share one with the victim.
@@ -173,4 +239,6 @@ fn parameters_out_of_range_are_refused() {
     assert_eq!(PowerParams::default().validate(), Ok(()));
     let bad = PowerParams { guard_w: 200.0, ..PowerParams::default() };
     assert!(bad.validate().unwrap_err().contains("guard_w"));
+    let bad = PowerParams { rest_frac: 1.0, ..PowerParams::default() };
+    assert!(bad.validate().unwrap_err().contains("rest_frac"));
 }
