@@ -12,8 +12,9 @@ use crate::guard::{Guard, GuardPlan, NotReady};
 use anyhow::Context as _;
 use quell_agent::Shown;
 use quell_model::blame::{Culprit, Pressing, Standing};
+use quell_service::now_ns;
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,8 @@ pub(super) struct Said {
     pub(super) suspected: BTreeSet<String>,
     /// Until then, from when the agent was ready.
     pub(super) seconds: f64,
+    /// When the agent was ready.
+    pub(super) ready_ns: u64,
     /// The share of the machine that its host took away, the mean over that time; 0 where it is not known.
     pub(super) stolen_frac: f64,
     /// Who was accused then, and of what.
@@ -113,8 +116,8 @@ pub(super) struct Verdict {
     pub(super) said: Said,
     /// Empty if nobody was named, or too late.
     pub(super) turns: Vec<Turn>,
-    /// Places of the groups that it limited at some time.
-    pub(super) limited: Vec<usize>,
+    /// Places of the groups that it limited at some time, and when that was first seen.
+    pub(super) limited: BTreeMap<usize, u64>,
     /// The share of the machine that strangers used meanwhile; none where it is not known.
     pub(super) strangers_frac: Option<f64>,
     /// How often the CPUs shared no cache meanwhile.
@@ -155,7 +158,7 @@ impl<'a> Guarding<'a> {
     /// most.
     pub(super) fn look(&mut self, lingers: bool) -> anyhow::Result<()> {
         let Some(guard) = &mut self.guard else { return Ok(()) };
-        let begun = Instant::now();
+        let (begun, ready_ns) = (Instant::now(), now_ns());
         let mut stolen = Vec::new();
         while begun.elapsed() < LOOK && self.said.named.is_empty() {
             self.ground.interrupt.sleep(POLL)?;
@@ -165,6 +168,7 @@ impl<'a> Guarding<'a> {
                 self.said = said;
             }
         }
+        self.said.ready_ns = ready_ns;
         self.said.seconds = begun.elapsed().as_secs_f64();
         self.said.stolen_frac = stolen.iter().sum::<f64>() / stolen.len().max(1) as f64;
         let named = Instant::now();

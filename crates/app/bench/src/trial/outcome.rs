@@ -58,6 +58,10 @@ pub struct Trial {
     pub throttled: Vec<String>,
     /// How long was looked, in seconds; none if it was not.
     pub seconds: Option<f64>,
+    /// From the same moment on, how long it took until the culprit was limited, as the kernel's files told; none if it
+    /// was not by the trial's end.
+    #[serde(default)]
+    pub limited_seconds: Option<f64>,
     /// The share of the machine that its host took away meanwhile, 0..1, as it says or as late timers
     /// tell; none if it was not looked at.
     #[serde(default)]
@@ -124,6 +128,8 @@ impl Trial {
         };
         let Verdict { said, turns, limited, strangers_frac, distant } = verdict;
         let name = |place: &usize| drawn.members[*place].group.clone();
+        let limited_at = drawn.culprit.and_then(|place| limited.get(&place));
+        let limited_ns = limited_at.map(|at_ns| at_ns.saturating_sub(said.ready_ns));
         Self {
             number,
             groups: drawn.members.iter().enumerate().map(words).collect(),
@@ -139,8 +145,9 @@ impl Trial {
             search: Vec::new(),
             named: said.named.into_iter().collect(),
             suspected: said.suspected.into_iter().collect(),
-            throttled: limited.iter().map(name).collect(),
+            throttled: limited.keys().map(name).collect(),
             seconds: Some(said.seconds),
+            limited_seconds: limited_ns.map(|ns| ns as f64 / 1e9),
             stolen_frac: Some(said.stolen_frac),
             strangers_frac,
             harm_distant_frac: distant.harm_frac,
@@ -218,6 +225,16 @@ impl Trial {
         self.harm_left_ratio.or(self.harm_ratio)
     }
 
+    /// When the culprit was named, in seconds; for ever if it was not.
+    pub(super) fn named_after_s(&self) -> f64 {
+        self.seconds.filter(|_| self.found()).unwrap_or(f64::INFINITY)
+    }
+
+    /// When it was limited, likewise.
+    pub(super) fn limited_after_s(&self) -> f64 {
+        self.limited_seconds.unwrap_or(f64::INFINITY)
+    }
+
     pub(super) fn suspects_culprit(&self) -> bool {
         self.found() || self.suspected.iter().any(|name| Some(name) == self.culprit.as_ref())
     }
@@ -241,9 +258,11 @@ impl Trial {
                 let (named, suspected) = (names(&self.named), names(&self.suspected));
                 let seconds = seconds.unwrap_or(0.0);
                 let throttled = names(&self.throttled);
+                let after =
+                    self.limited_seconds.map_or_else(String::new, |s| format!(" after {s:.1} s"));
                 format!(
                     "named {named}, suspected {suspected} after {seconds:.1} s, limited \
-                     {throttled}, {} turns",
+                     {throttled}{after}, {} turns",
                     self.turns.len()
                 )
             }

@@ -59,6 +59,10 @@ pub struct TrialReport {
     /// Median time until the culprit was named, where one that was not named counts as for ever;
     /// none if that is the median.
     pub median_seconds: Option<f64>,
+    /// Median time until the culprit was limited, from the same moment on, where one that was not by the trial's end
+    /// counts as for ever; none if that is the median.
+    #[serde(default)]
+    pub median_limited_seconds: Option<f64>,
     /// Trials in which somebody innocent was named.
     pub false_blames: u32,
     /// Trials in which somebody innocent was limited.
@@ -136,6 +140,7 @@ impl TrialReport {
             at_least_suspected: 0,
             suspected_frac: None,
             median_seconds: None,
+            median_limited_seconds: None,
             false_blames: 0,
             innocents_throttled: 0,
             throttled_for_nothing: 0,
@@ -193,7 +198,8 @@ impl TrialReport {
         let suspected = count(&guilty, Trial::suspects_culprit);
         self.at_least_suspected = suspected as u32;
         self.suspected_frac = share(suspected, guilty.len());
-        self.median_seconds = median_seconds(&guilty);
+        self.median_seconds = median_seconds(&guilty, Trial::named_after_s);
+        self.median_limited_seconds = median_seconds(&guilty, Trial::limited_after_s);
         self.false_blames = count(&counted, |trial| trial.wrong() > 0) as u32;
         self.innocents_throttled = count(&counted, Trial::throttles_innocents) as u32;
         self.throttled_for_nothing = count(&counted, Trial::throttles_for_nothing) as u32;
@@ -231,10 +237,11 @@ impl TrialReport {
     pub fn in_words(&self) -> String {
         let percent =
             |frac: Option<f64>| frac.map_or("-".into(), |f| format!("{:.0} %", 100.0 * f));
-        let median = self.median_seconds.map_or("never".into(), |s| format!("{s:.1} s"));
+        let seconds = |median: Option<f64>| median.map_or("never".into(), |s| format!("{s:.1} s"));
+        let (named, limited) = (seconds(self.median_seconds), seconds(self.median_limited_seconds));
         format!(
             "{} trials, harm {} by {}, {} discarded{}\n\
-             found {}, at least suspected {} ({}), median time {median}\n\
+             found {}, at least suspected {} ({}), median time {named}, until it was limited {limited}\n\
              of those named, {} were the culprit; in {} trials somebody innocent was named\n\
              in {} trials somebody innocent was limited, in {} somebody without harm of 1.1\n\
              harm was less than 1.1 in {} trials; somebody was limited in {} of them ({} as it was measured)\n\
@@ -268,13 +275,9 @@ impl TrialReport {
     }
 }
 
-/// Median time until the culprit was named; one that was not counts as for ever.
-fn median_seconds(guilty: &[&Trial]) -> Option<f64> {
-    let until = |trial: &&Trial| match trial.found() {
-        true => trial.seconds.unwrap_or(f64::INFINITY),
-        false => f64::INFINITY,
-    };
-    let mut times: Vec<f64> = guilty.iter().map(until).collect();
+/// Median time until something befell the culprit; if it did not, that counts as for ever.
+fn median_seconds(guilty: &[&Trial], until: fn(&Trial) -> f64) -> Option<f64> {
+    let mut times: Vec<f64> = guilty.iter().map(|trial| until(trial)).collect();
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().filter(|seconds| seconds.is_finite())
 }

@@ -6,6 +6,7 @@ use crate::readings::Readings;
 use quell_cgroup::{BandwidthKnob, CpuUsage, Group, GroupKnob as _};
 use quell_service::now_ns;
 use quell_types::Setting;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Between two readings.
@@ -46,13 +47,16 @@ pub(super) fn watch(groups: &TrialGroups) -> anyhow::Result<Readings<Moment>> {
     })
 }
 
-/// Places of the groups that were limited at some time.
-pub(super) fn limited(moments: &[Moment]) -> Vec<usize> {
-    let groups = moments.iter().map(|moment| moment.limit_cpus.len()).max().unwrap_or(0);
-    let ever = |index: &usize| {
-        moments.iter().any(|moment| moment.limit_cpus.get(*index).copied().flatten().is_some())
-    };
-    (0..groups).filter(ever).collect()
+/// Places of the groups that were limited at some time, and when that was first seen.
+pub(super) fn limited(moments: &[Moment]) -> BTreeMap<usize, u64> {
+    let mut first = BTreeMap::new();
+    for moment in moments {
+        for (place, _) in moment.limit_cpus.iter().enumerate().filter(|(_, limit)| limit.is_some())
+        {
+            first.entry(place).or_insert(moment.at_ns);
+        }
+    }
+    first
 }
 
 /// CPUs that a group used between readings: (time, CPUs), in seconds from `start_ns`.
@@ -78,9 +82,9 @@ mod tests {
     #[test]
     fn who_was_limited_once_is_told_and_use_is_a_rate() {
         let free = [moment(1000, [0, 0], None), moment(1100, [50, 100], None)];
-        assert_eq!(limited(&free), Vec::<usize>::new());
+        assert_eq!(limited(&free), BTreeMap::new());
         let all = [free[0].clone(), moment(1050, [0, 0], Some(0.1)), free[1].clone()];
-        assert_eq!(limited(&all), [1]);
+        assert_eq!(limited(&all), [(1, 1_050_000_000)].into());
         let used = used(&free, 0, 1_000_000_000);
         assert!((used[0].0 - 0.1).abs() < 1e-9 && (used[0].1 - 0.5).abs() < 1e-9, "{used:?}");
     }

@@ -16,7 +16,8 @@ fn trial(number: u32, named: &[&str], seconds: f64) -> Trial {
     let culprit = drawn.culprit().unwrap().to_owned();
     let name = |n: &&str| if *n == "culprit" { culprit.clone() } else { (*n).to_owned() };
     let said = Said { named: named.iter().map(name).collect(), seconds, ..Said::default() };
-    let limited = drawn.culprit.into_iter().collect();
+    let said = Said { ready_ns: 1_000_000_000, ..said };
+    let limited = drawn.culprit.map(|place| (place, 3_500_000_000)).into_iter().collect();
     let verdict = Verdict { said, limited, ..Verdict::default() };
     Trial::judged(number, &drawn, Some(measured(1.0, 1.4)), verdict)
 }
@@ -34,6 +35,8 @@ fn names_are_counted_and_never_found_is_for_ever() {
     assert_eq!(report.recall, Some(0.5));
     assert!((report.precision.unwrap() - 2.0 / 3.0).abs() < 1e-9);
     assert_eq!(report.median_seconds, None, "half were never named");
+    assert_eq!(report.median_limited_seconds, Some(2.5));
+    assert!(report.in_words().contains("until it was limited 2.5 s"), "{}", report.in_words());
     let (culprits, innocents) = (report.confusion.culprits, report.confusion.innocents);
     assert_eq!((culprits.groups, culprits.named, culprits.throttled), (4, 2, 4));
     assert_eq!((innocents.groups, innocents.named, innocents.neither), (16, 0, 16));
@@ -44,7 +47,8 @@ fn names_are_counted_and_never_found_is_for_ever() {
 fn to_limit_somebody_for_nothing_or_an_innocent_is_told() {
     let mut report = TrialReport::of(Harm::Little, Taken::Cpu, 1);
     let drawn = Composition::draw(1, 0, &Cast::of_kernels(Harm::Little, Taken::Cpu), 9.0);
-    let of = |limited, harm| {
+    let of = |limited: Vec<usize>, harm| {
+        let limited = limited.into_iter().map(|place| (place, 0)).collect();
         let verdict = Verdict { limited, ..Verdict::default() };
         Trial::judged(0, &drawn, Some(measured(1.0, harm)), verdict)
     };
