@@ -5,7 +5,7 @@
 //! have cost the same.
 
 use super::guilt::Measurement;
-use crate::inflation::{InflationParams, Side, ratio, sides};
+use crate::inflation::{InflationParams, Side, compared, ratio, sides};
 use quell_types::{ChipTrace, ExperimentTrace, Gap, LogHistogram, Reading, Tenant, Time};
 use std::collections::BTreeMap;
 
@@ -215,7 +215,7 @@ impl Measurer {
     fn learn(&mut self, trace: &ExperimentTrace) {
         const FORGET: f64 = 0.97;
         for running in [true, false] {
-            let alike = trace.chips.iter().filter(|chip| chip.running == running);
+            let alike = compared(trace).filter(|chip| chip.running == running);
             let costs: Vec<(f64, f64)> = alike.filter_map(|chip| self.ln_cost(chip)).collect();
             for pair in costs.windows(2) {
                 let [(a, requests_a), (b, requests_b)] = pair else { continue };
@@ -245,7 +245,7 @@ impl Measurer {
     /// ln of the latency over all chips of one kind.
     fn ln_latency(&self, trace: &ExperimentTrace, running: bool) -> Reading<f64> {
         let mut all = LogHistogram::new();
-        for chip in trace.chips.iter().filter(|chip| chip.running == running) {
+        for chip in compared(trace).filter(|chip| chip.running == running) {
             all.merge(&self.latency(chip)?);
         }
         mean_ln(&all).ok_or_else(|| Gap::not_yet("no latency was seen"))
@@ -267,7 +267,7 @@ fn mean_ln(histogram: &LogHistogram) -> Option<f64> {
 #[must_use]
 pub fn doses(trace: &ExperimentTrace) -> BTreeMap<Tenant, f64> {
     let use_of = |running: bool, tenant: &Tenant| {
-        let chips = || trace.chips.iter().filter(|chip| chip.running == running);
+        let chips = || compared(trace).filter(|chip| chip.running == running);
         let seconds: f64 = chips().map(|chip| chip.to.since(chip.from).as_secs_f64()).sum();
         let used = chips().filter_map(|chip| chip.group_cpu_ns.get(tenant)?.clone().ok());
         let cpu_s = used.sum::<u64>() as f64 / 1e9;

@@ -26,6 +26,15 @@ fn no_samples() -> GaugeCounts {
     GaugeCounts { slots: vec![0; 32], ..GaugeCounts::default() }
 }
 
+/// What is left, on average over a chip, so many chips later of what goes in such a time.
+fn left_frac(goes_in_s: f64, chips: u32, seconds: f64) -> f64 {
+    if goes_in_s <= 0.0 {
+        return 0.0;
+    }
+    let left = |chips: u32| libm::exp(-f64::from(chips) * seconds / goes_in_s);
+    (left(chips) - left(chips + 1)) * goes_in_s / seconds
+}
+
 /// A world in which each request costs 200 us, times the harm of those who run.
 pub(crate) struct World<P> {
     pub(crate) setup: Setup,
@@ -59,6 +68,8 @@ pub(crate) struct World<P> {
     pub(crate) runs_on: Option<Tenant>,
     /// In which time harm goes that is no longer done, in seconds.
     pub(crate) goes_in_s: f64,
+    /// In which time it comes back when who does it runs again.
+    pub(crate) comes_in_s: f64,
     seed: u64,
     step: u32,
 }
@@ -93,6 +104,7 @@ impl<P: Policy> World<P> {
             sees_apart: true,
             runs_on: None,
             goes_in_s: 0.0,
+            comes_in_s: 0.0,
             seed,
             step: 0,
         }
@@ -141,22 +153,16 @@ impl<P: Policy> World<P> {
         200e-6 * libm::exp(ln) * (1.0 + SPREAD / requests.sqrt() * self.chance()).max(0.1)
     }
 
-    /// What is left, on average over a chip, of harm that ended so many chips before.
-    fn left_frac(&self, chips: u32, seconds: f64) -> f64 {
-        if self.goes_in_s <= 0.0 {
-            return 0.0;
-        }
-        let left = |chips: u32| libm::exp(-f64::from(chips) * seconds / self.goes_in_s);
-        (left(chips) - left(chips + 1)) * self.goes_in_s / seconds
-    }
-
-    /// A chip after so many in which they were held as well.
-    fn chip(&mut self, experiment: &Experiment, running: bool, held_chips: u32) -> ChipTrace {
+    /// A chip after so many in which they were held as well, or have run again since they were.
+    fn chip(&mut self, experiment: &Experiment, running: bool, alike: Option<u32>) -> ChipTrace {
         let seconds = experiment.chip_us as f64 / 1e6;
-        let held: &[Tenant] = if running { &[] } else { &experiment.groups };
         let requests = RATE * seconds;
-        let left_frac = self.left_frac(held_chips, seconds);
-        let cpu_s = requests * self.cost_s(requests, held, left_frac);
+        let done_frac = match alike {
+            None => 1.0,
+            Some(chips) if running => 1.0 - left_frac(self.comes_in_s, chips, seconds),
+            Some(chips) => left_frac(self.goes_in_s, chips, seconds),
+        };
+        let cpu_s = requests * self.cost_s(requests, &experiment.groups, done_frac);
         let used =
             |group: &Tenant| if running { (self.cpus(group) * seconds * 1e9) as u64 } else { 0 };
         let reading = RequestReading {
@@ -201,11 +207,12 @@ impl<P: Policy> World<P> {
             );
             *self.held_s.entry(group.clone()).or_default() += held.as_secs_f64();
         }
-        let mut held_chips = 0;
+        let mut before = Vec::new();
         let chips = experiment.code.clone().into_iter().map(|run| {
-            let chip = self.chip(experiment, run, held_chips);
-            held_chips = if run { 0 } else { held_chips + 1 };
-            chip
+            let alike = before.iter().rev().take_while(|ran| **ran == run).count();
+            let changed = alike < before.len() || !run;
+            before.push(run);
+            self.chip(experiment, run, changed.then_some(alike as u32))
         });
         ExperimentTrace { id: experiment.id, chips: chips.collect(), aborted: None }
     }

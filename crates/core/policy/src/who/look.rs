@@ -11,10 +11,13 @@ use quell_types::{
 };
 use std::time::Duration;
 
-/// Suspects run, are held, and run again: what drifts steadily cancels out. They run for twice as long
-/// as they are held, which costs them nothing and makes a look a quarter more certain, ...
-pub(super) const LOOK: [bool; 6] = [true, true, false, false, true, true];
-/// ... or for as long, where a look must be over soon.
+/// Suspects run, are held, and run again: what drifts steadily cancels out. What they do comes back slowly, so the
+/// first chip after the hold is not compared. They run for twice as long as they are held, which costs them nothing
+/// and makes a look a quarter more certain, ...
+pub(super) const LOOK: [bool; 7] = [true, true, true, false, false, true, true];
+/// ... or a little longer, where chips are long, ...
+pub(super) const LONG_LOOK: [bool; 6] = [true, true, false, false, true, true];
+/// ... or for as long, and all of it is compared, where a look must be over soon.
 pub(super) const SHORT_LOOK: [bool; 4] = [true, false, false, true];
 /// Chips in which they are held.
 pub(super) const HELD_CHIPS: u64 = 2;

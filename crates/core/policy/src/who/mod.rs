@@ -9,7 +9,7 @@
 //! [`quell_model::blame`] says what evidence is worth; this law gathers it. Most comes for free:
 //! each sample tells how much every suspect used, what the victim's requests cost, and behind whom
 //! its threads stood for a CPU. What that leaves open is settled by looks: a set of suspects is held for
-//! two chips between four in which it runs (two, where the look would not fit into a sample), 50 ms in all,
+//! two chips after three in which it runs (two, where the look would not fit into a sample), 50 ms in all,
 //! and the victim's CPU time per request is compared. Suspects pay for looks from a bank that
 //! fills with 1 % of their time, so nobody loses more than that; the bank of who is probably guilty lends a quarter
 //! of a second, which it earns before it pays again.

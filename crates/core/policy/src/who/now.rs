@@ -5,7 +5,7 @@
 //! everybody, and would be held until nothing is left for the next burst.
 
 use super::Who;
-use super::look::{Kind, LOOK, SHORT_LOOK};
+use super::look::{Kind, LONG_LOOK, LOOK, SHORT_LOOK};
 use super::victim::Victim;
 use quell_model::blame::Candidate;
 use quell_types::{Observation, Proposal, Setup, Tenant};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Looks that cannot wait, for which the others leave enough.
 const SAVED_LOOKS: u32 = 2;
 /// The share of the time between two steps that a look may take, so that its trace comes with the next.
-const LONGEST_FRAC: f64 = 0.8;
+const LONGEST_FRAC: f64 = 0.9;
 
 impl Who {
     /// A look that can wait.
@@ -34,7 +34,11 @@ impl Who {
     fn code(&self, kind: Kind, chip_us: u64) -> &'static [bool] {
         let lasts_s = Duration::from_micros(chip_us * LOOK.len() as u64).as_secs_f64();
         let fits = lasts_s <= LONGEST_FRAC * self.params.period_s;
-        if kind == Kind::Usual && fits { &LOOK } else { &SHORT_LOOK }
+        match kind {
+            Kind::Usual if fits => &LOOK,
+            Kind::Usual | Kind::Long => &LONG_LOOK,
+            Kind::Now | Kind::Relief => &SHORT_LOOK,
+        }
     }
 
     /// A look at what makes a victim slow for this moment: it cannot wait.

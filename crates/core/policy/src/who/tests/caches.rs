@@ -20,11 +20,11 @@ fn suspected_and_named(presses: bool, harm_ln: f64, seconds: f64) -> (usize, usi
 
 #[test]
 fn who_fills_the_caches_and_does_a_little_harm_is_suspected_and_not_named() {
-    let (suspected, named, others) = suspected_and_named(true, 0.08, 15.0);
-    assert!(suspected >= 10 && named <= 5 && !others, "{suspected} {named} {others}");
-    // Without that hardly ever: looks scatter by more.
+    let (pressing, named, others) = suspected_and_named(true, 0.08, 15.0);
+    assert!(pressing >= 10 && named <= 5 && !others, "{pressing} {named} {others}");
+    // Without that less often: looks scatter by more.
     let (suspected, ..) = suspected_and_named(false, 0.08, 15.0);
-    assert!(suspected <= 8, "{suspected}");
+    assert!(suspected <= 10 && suspected + 3 <= pressing, "{suspected}, pressing {pressing}");
     // Who does more is named by what looks show, as ever.
     let (_, named, others) = suspected_and_named(true, 0.25, 10.0);
     assert!(named >= 18 && !others, "{named} {others}");
