@@ -21,12 +21,12 @@ pub(crate) fn may_write(law: Law, kind: KnobKind) -> bool {
         Law::LlcBias => matches!(kind, Ways | Memory),
         Law::Parties => matches!(kind, Cpus | Ways | Frequency | Freezer | Bandwidth),
         Law::BusLock => matches!(kind, Duty | Bandwidth | Freezer),
-        Law::Power => matches!(kind, Duty | Frequency),
+        Law::Power => matches!(kind, Duty | Frequency | Bandwidth),
         Law::Alita => {
             matches!(kind, Ways | Memory | Bandwidth | Freezer | Frequency | Duty)
         }
         Law::Culprit => matches!(kind, Bandwidth | Freezer | Weight | Idle),
-        Law::Quell => !matches!(kind, Cpus | Frequency | Duty),
+        Law::Quell => !matches!(kind, Frequency | Duty),
     }
 }
 
@@ -231,10 +231,12 @@ fn ways_apart(view: &View<'_>, off: &dyn Fn(&Tenant) -> bool) -> Option<String> 
     None
 }
 
-/// Batch is in the idle class from the first step on, unless that was left to others.
+/// Batch is in the idle class from the first step on, unless that was left to others; services keep all CPUs.
 fn lent(view: &View<'_>) -> Option<String> {
     let standing = view.engine.standing();
+    let serves = |tenant: &Tenant| view.setup.services.iter().any(|s| s.name == *tenant);
     let wrong = |(knob, s): &(&Knob, &quell_control::Standing)| match (knob, &s.setting) {
+        (Knob::Cpus { tenant }, _) => s.policy == Law::Quell.name() && serves(tenant),
         (Knob::CpuIdle { .. }, Setting::Flag(idle)) => !idle,
         (Knob::CpuBandwidth { .. }, Setting::Bandwidth(b)) => {
             // A law beside it may want less.

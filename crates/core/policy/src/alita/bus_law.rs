@@ -53,7 +53,7 @@ use super::bus_params::{BusActuator, BusLockParams};
 use super::places::{Homes, Lists, Places, cores};
 use super::{Sparsifier, llc_law::tenants};
 use crate::ledger::{Ledger, Reason};
-use crate::parts::{Every, runs_on, short_period};
+use crate::parts::{Every, Unheld, short_period};
 use crate::{Needs, Policy};
 use quell_types::{
     CpuSet, Input, Knob, KnobRange, Observation, Proposal, Setting, Setup, Tenant, Time,
@@ -87,8 +87,7 @@ pub(crate) struct BusLockLaw {
     groups: Option<Sparsifier>,
     /// CPUs that groups used while they were free.
     used_cpus: BTreeMap<Tenant, f64>,
-    /// In how many looks running groups used far more than their bandwidth; all since, once it is known not to hold.
-    unheld: BTreeMap<Tenant, u32>,
+    unheld: Unheld,
     /// Groups that are held back by their freezers, with their levels.
     frozen: BTreeMap<Tenant, u32>,
     periods: u64,
@@ -109,7 +108,7 @@ impl BusLockLaw {
             clocks: None,
             groups: None,
             used_cpus: BTreeMap::new(),
-            unheld: BTreeMap::new(),
+            unheld: Unheld::after(UNHELD_LOOKS),
             frozen: BTreeMap::new(),
             periods: 0,
             ledger: Ledger::new(NAME),
@@ -227,14 +226,14 @@ impl BusLockLaw {
             let to = short_period(range, budget, self.params.quota_period_ms);
             self.turn(setup, knob, (!free).then_some(Setting::Bandwidth(to)), inputs.clone());
             if free {
-                self.unheld.remove(name);
+                self.unheld.forget(name);
             } else if !runs_on {
                 return;
             }
         }
         let knob = Knob::Frozen { tenant: name.clone() };
         if !setup.controls(&knob) || !self.wants(BusActuator::Freezer) {
-            if self.unheld.get(name) == Some(&UNHELD_LOOKS) {
+            if self.unheld.has_newly(name) {
                 let limit = Knob::CpuBandwidth { tenant: name.clone() };
                 self.ledger.tell_again(&limit, &Reason::polluter("unheld", inputs));
             }
@@ -246,18 +245,14 @@ impl BusLockLaw {
         self.frozen.insert(name.clone(), level);
     }
 
-    /// Whether a group is not held by its bandwidth. Once it is frozen besides, that is not seen any more.
+    /// Whether a group is not held by its bandwidth.
     fn runs_on(&mut self, seen: &Observation, name: &Tenant, knob: &Knob) -> bool {
         let used_cpus = seen.batch.get(name).and_then(|b| b.cpu.as_ref().ok()).map(|cpu| cpu.0);
         let budget_cpus = match self.ledger.standing(knob) {
             Some(Setting::Bandwidth(to)) => to.limit_cpus.map(|cpus| cpus.0),
             _ => None,
         };
-        let looks = self.unheld.entry(name.clone()).or_default();
-        let over = budget_cpus.zip(used_cpus).is_some_and(|(may, used)| runs_on(may, used));
-        let on = over || *looks >= UNHELD_LOOKS;
-        *looks = if on { looks.saturating_add(1) } else { 0 };
-        *looks >= UNHELD_LOOKS
+        self.unheld.look(name, budget_cpus, used_cpus)
     }
 
     /// So many parts of what the group used while it was free; of all its CPUs if that is not known.
@@ -286,8 +281,7 @@ impl BusLockLaw {
             .collect();
         for (tenant, level, hold) in holds {
             let inputs = vec![Input::new("level_parts", f64::from(level))];
-            let unheld = self.unheld.get(&tenant).is_some_and(|looks| *looks >= UNHELD_LOOKS);
-            let rule = if unheld { "unheld" } else { "over-share" };
+            let rule = if self.unheld.has(&tenant) { "unheld" } else { "over-share" };
             let why = Reason::polluter(rule, inputs);
             self.ledger.set(setup, Knob::Frozen { tenant }, Setting::Flag(hold), &why);
         }

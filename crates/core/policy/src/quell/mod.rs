@@ -61,7 +61,8 @@
 //!
 //! # Degradation
 //! * No idle class: weight 1; no weight either: budgets start lower (`unclassed_share`).
-//! * No CPU bandwidth: harmful groups are confined to few CPUs, and frozen when that fails.
+//! * No CPU bandwidth, or a group that it does not hold (real-time threads: it uses far more than it may for three
+//!   seconds): harmful groups are confined to few CPUs, and frozen when that fails.
 //! * No freezer: the emergency uses the smallest budget instead; no experiments: every group
 //!   counts as `unknown_harm`, so budgets are equal and trust alone steers.
 //! * No latency (a gap): trust stays at most `blind_trust`; CPU use and rates still count.
@@ -83,6 +84,7 @@
 //! |---|---|
 //! | `lend` | at the start |
 //! | `budget` | the shares were worked out anew |
+//! | `unheld` | CPU bandwidth does not hold a group: few CPUs besides |
 //! | `slack-thin` / `slack-ample` | slow loop |
 //! | `slo-missed-fast`, `load-jump`, `cost-jump` | fast loop |
 //! | `slo-missed`, `thaw` | emergency and its end |
@@ -111,6 +113,7 @@ pub use params::QuellParams;
 
 use crate::Policy;
 use crate::ledger::{Ledger, Reason};
+use crate::parts::Unheld;
 use awake::Awake;
 use budget::Shares;
 use fill::{Fill, Order};
@@ -122,6 +125,8 @@ use std::time::Duration;
 
 /// The law's name.
 pub(crate) const NAME: &str = "quell";
+/// Who uses far more than its bandwidth for so long is not held by it.
+const UNHELD_S: f64 = 3.0;
 
 /// The law `quell`.
 #[derive(Debug)]
@@ -132,6 +137,7 @@ pub struct Quell {
     fill: Fill,
     harm: Harm,
     awake: Awake,
+    unheld: Unheld,
     lent: bool,
     next_slow: Time,
 }
@@ -146,6 +152,7 @@ impl Quell {
             harm: Harm::new(params.clone()),
             ledger: Ledger::new(NAME),
             awake: Awake::default(),
+            unheld: Unheld::after(libm::ceil(UNHELD_S / params.period_s) as u32),
             lent: false,
             next_slow: Time(0),
             params,
@@ -189,10 +196,30 @@ impl Quell {
             if setup.controls(&knob) {
                 let to = Setting::Bandwidth(share.bandwidth);
                 self.ledger.set(setup, knob, to, &why);
+                if share.bandwidth.limit_cpus.is_none() || !self.unheld.has(tenant) {
+                    self.ledger.release(Knob::Cpus { tenant: tenant.clone() }, &why);
+                    continue;
+                }
+                why.rule = "unheld";
+            }
+            let knob = Knob::Cpus { tenant: tenant.clone() };
+            let cpus = setup.managed_cpus.last(share.whole_cpus);
+            self.ledger.set(setup, knob, Setting::Cpus(cpus), &why);
+        }
+    }
+
+    /// Looks whether budgets hold.
+    fn look_at_budgets(&mut self, seen: &Observation) {
+        for (tenant, batch) in &seen.batch {
+            let knob = Knob::CpuBandwidth { tenant: tenant.clone() };
+            let may = match self.ledger.standing(&knob) {
+                Some(Setting::Bandwidth(to)) => to.limit_cpus.map(|cpus| cpus.0),
+                _ => None,
+            };
+            if may.is_none() || batch.present.is_err() {
+                self.unheld.forget(tenant);
             } else {
-                let knob = Knob::Cpus { tenant: tenant.clone() };
-                let cpus = setup.managed_cpus.last(share.whole_cpus);
-                self.ledger.set(setup, knob, Setting::Cpus(cpus), &why);
+                self.unheld.look(tenant, may, batch.cpu.as_ref().ok().map(|cpu| cpu.0));
             }
         }
     }
@@ -277,6 +304,7 @@ impl Policy for Quell {
             self.lend(setup);
         }
         self.harm.learn(setup, observation);
+        self.look_at_budgets(observation);
         let signals = Signals::of(setup, observation, &self.harm);
         self.awake.follow(setup, &self.params, &signals, &mut self.ledger);
         self.act_on(setup, &signals);

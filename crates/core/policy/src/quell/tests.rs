@@ -111,6 +111,28 @@ fn the_harmless_run_free_and_the_harmful_are_budgeted() {
 }
 
 #[test]
+fn whom_its_budget_does_not_hold_is_confined_to_few_cpus_until_it_is_free() {
+    let (setup, mut standing) = (machine(), Standing::default());
+    let mut law = taught(&setup, &mut standing);
+    let mut play = |from: u32, to: u32, used_cpus: f64| {
+        for step in from..to {
+            let seen = seen(&setup, 10.0 + 0.25 * f64::from(step), 0.3).cpu("stream", used_cpus);
+            standing.step(&mut law, &setup, seen);
+        }
+        standing.cpus("stream").to_string()
+    };
+    assert_eq!(play(0, 20, 0.1), "");
+    assert_eq!(play(20, 28, 2.0), "", "two seconds");
+    assert_eq!(play(28, 40, 2.0), "1");
+    assert_eq!(play(40, 80, 1.0), "1", "one CPU is all that it has now");
+    assert!(standing.rules.iter().any(|rule| rule == "unheld"));
+    // Nobody sees it, then it is there again and keeps to its budget.
+    standing.step(&mut law, &setup, seen(&setup, 30.0, 0.3).gone("stream"));
+    run(&mut law, &setup, &mut standing, 30.25, 40.0, 0.3);
+    assert_eq!(standing.cpus("stream").to_string(), "");
+}
+
+#[test]
 fn ample_slack_lets_budgets_grow_and_thin_slack_shrinks_them() {
     let (setup, mut standing) = (machine(), Standing::default());
     let mut law = taught(&setup, &mut standing);
