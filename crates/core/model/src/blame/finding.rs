@@ -71,7 +71,23 @@ pub struct FindingParams {
     pub steal_frac: f64,
 }
 
+/// However seldom caches are shared, no more than so many times as much harm is asked for.
+const LEAST_SHARED_FRAC: f64 = 0.25;
+
 impl FindingParams {
+    /// The same where harm that looks show is there for a part of the time only, since the host runs the CPUs on
+    /// cores without a common cache for this share of it: what is serious is what somebody does on average.
+    #[must_use]
+    pub fn where_apart(self, apart_frac: f64) -> Self {
+        let shared_frac = (1.0 - apart_frac).max(LEAST_SHARED_FRAC);
+        let Self { serious_ln, serious_at_first_ln, .. } = self;
+        Self {
+            serious_ln: serious_ln / shared_frac,
+            serious_at_first_ln: serious_at_first_ln / shared_frac,
+            ..self
+        }
+    }
+
     /// The effect, in ln, that has to be likely for harm to be serious that is shown by so many looks.
     #[must_use]
     pub fn serious_ln_after(&self, experiments: u32) -> f64 {

@@ -313,6 +313,12 @@ impl Gauge {
         self.passes.lasts_s()
     }
 
+    /// The share of the last minute or so in which it did, 0..1; 0 where that was not seen.
+    #[must_use]
+    pub fn apart_frac(&self) -> f64 {
+        self.passes.share().unwrap_or(0.0)
+    }
+
     /// The slot from which a sample is slow; none before enough was seen.
     fn slow_from(&self) -> Option<usize> {
         let all: f64 = self.slots.iter().sum();

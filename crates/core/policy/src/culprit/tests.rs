@@ -89,6 +89,24 @@ fn two_who_hurt_a_little_each_are_limited_for_what_they_do_together() {
 }
 
 #[test]
+fn who_hurts_for_a_part_of_the_time_is_limited_for_what_it_does_on_average() {
+    let limits = |ratio: f64| {
+        let held = |seed: &u64| {
+            let mut world = world(&[("c", libm::log(ratio))], 600 + seed);
+            // A second and a half without a common cache, and as long with one.
+            world.apart = |step| (step / 6) % 2 == 1;
+            (0..160).any(|_| {
+                world.step();
+                !limited(&world).is_empty()
+            })
+        };
+        (1..=40).filter(held).count()
+    };
+    let (little, much) = (limits(1.2), limits(1.6));
+    assert!(little <= 2 && much >= 36, "1.1 on average: {little}, 1.26 on average: {much} of 40");
+}
+
+#[test]
 fn nobody_is_limited_where_nobody_hurts() {
     for seed in 1..=10 {
         let mut world = world(&[], seed);

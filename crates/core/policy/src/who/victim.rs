@@ -44,6 +44,8 @@ pub(super) struct Victim {
     given: FindingParams,
     /// Whether nobody is named for the CPU of whom it was not seen what he wants, however long that takes.
     patient: bool,
+    /// For this share of the time the CPUs share no cache, so that nobody hurts by one.
+    apart_frac: f64,
     /// Those who were out of their own quota in the last sample.
     held_back: BTreeSet<Tenant>,
     looks: u32,
@@ -67,6 +69,7 @@ impl Victim {
             settling: Settling::default(),
             given: params,
             patient: false,
+            apart_frac: 0.0,
             held_back: BTreeSet::new(),
             looks: 0,
             requests_per_s: None,
@@ -216,6 +219,11 @@ impl Victim {
         params
     }
 
+    /// The same of harm that looks show, which are made while the CPUs share a cache.
+    fn looked_params(&self) -> FindingParams {
+        self.params().where_apart(self.apart_frac)
+    }
+
     /// Of what suspects use, the share that is too little to starve anybody.
     pub(super) fn unheld_frac(&self) -> f64 {
         self.given.unheld_frac
@@ -295,6 +303,7 @@ impl Victim {
         if self.requests_per_s.is_none() && !waits {
             return;
         }
+        self.apart_frac = gauge.apart_frac();
         let params = self.params();
         let signs = VictimSigns {
             throttled_frac: service.throttled.as_ref().ok().map(|throttled| throttled.0),
@@ -305,7 +314,7 @@ impl Victim {
         let (work, latency) = (&self.work.guilt, &self.latency.guilt);
         let waiting = &self.waiting;
         let evidence = Evidence { work, latency, cpus, correlated, lockers, waiting };
-        let mut finding = judge(&evidence, &signs, &params);
+        let mut finding = judge(&evidence, &signs, &self.looked_params());
         self.pulses.tell(&mut finding, &params);
         let suffering = Suffering { toll: &self.toll, slight: &self.slight, cpus };
         gauge.tell(&mut finding, suffering, &params);

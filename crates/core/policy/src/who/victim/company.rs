@@ -74,7 +74,7 @@ impl Victim {
 
     /// Whether it is open that somebody who is named does serious harm.
     fn may_be_serious(&self, named: &Candidate) -> bool {
-        let params = self.params();
+        let params = self.looked_params();
         let guilt = &self.work.guilt;
         let more = |least_ln| guilt.harmful(&named.suspect, named.cpus, least_ln);
         let shown_ln = params.serious_ln_after(guilt.experiments(&named.suspect));
