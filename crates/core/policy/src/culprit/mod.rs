@@ -13,7 +13,9 @@
 //! Where that harm is *serious*, surely more than an eighth with all others who are named (by two looks alone, more
 //! than a fifth), and for longer than a moment ([`serious`]), it gets so much, and keeps it for a *term*. (A tenth
 //! is worth a limit; but harm comes and goes, and is seen while it is there, so that what is found is now and then more
-//! than what there is on average.) Then it is free and its record is empty: if it still hurts, looks show it within
+//! than what there is on average. Where the host runs the CPUs on cores without a common cache for a part of the time,
+//! looks wait for the rest, and show what is done there: so much more is asked for, since who hurts by a fifth in half
+//! of the time hurts by a tenth.) Then it is free and its record is empty: if it still hurts, looks show it within
 //! seconds, and the next term is twice as long. Who stops working, or leaves, is free at once, and so is who was named
 //! by chance, once looks make its guilt less likely than it was before anything was seen. Who works in bursts is
 //! limited for many of them ([`terms`]). Meanwhile the victim is served first, as long as there is room ([`first`]).
