@@ -14,7 +14,7 @@
 //! What a neighbour does when it runs again after a hold comes back slowly: it has to get a CPU, and to drive out what
 //! was read meanwhile. On a machine of two CPUs a third of the harm of who fills a cache was there in the 30 ms after a
 //! hold, and seven tenths in the 30 ms after those, while all of it went within 20 ms. So where enough chips come before
-//! a hold, the first one after it is not compared: with it a fifth of the harm is not seen.
+//! a hold, the first one after it is not compared: with both of these a fifth of the harm is not seen.
 //!
 //! # What voids a comparison
 //! A changed request mix (bytes per request in or out), unlike rates (batched wake-ups), too few

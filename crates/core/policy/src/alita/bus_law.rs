@@ -53,7 +53,7 @@ use super::bus_params::{BusActuator, BusLockParams};
 use super::places::{Homes, Lists, Places, cores};
 use super::{Sparsifier, llc_law::tenants};
 use crate::ledger::{Ledger, Reason};
-use crate::parts::{Every, Unheld, short_period};
+use crate::parts::{Every, Overruns, short_period};
 use crate::{Needs, Policy};
 use quell_types::{
     CpuSet, Input, Knob, KnobRange, Observation, Proposal, Setting, Setup, Tenant, Time,
@@ -87,7 +87,7 @@ pub(crate) struct BusLockLaw {
     groups: Option<Sparsifier>,
     /// CPUs that groups used while they were free.
     used_cpus: BTreeMap<Tenant, f64>,
-    unheld: Unheld,
+    unheld: Overruns,
     /// Groups that are held back by their freezers, with their levels.
     frozen: BTreeMap<Tenant, u32>,
     periods: u64,
@@ -108,7 +108,7 @@ impl BusLockLaw {
             clocks: None,
             groups: None,
             used_cpus: BTreeMap::new(),
-            unheld: Unheld::after(UNHELD_LOOKS),
+            unheld: Overruns::after(UNHELD_LOOKS),
             frozen: BTreeMap::new(),
             periods: 0,
             ledger: Ledger::new(NAME),

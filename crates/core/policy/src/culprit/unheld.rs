@@ -38,7 +38,7 @@
 //! Source: issue "Name the polluter and limit only it" (read the effect back, and fall back when the cap does not
 //! hold; freezer duty); A-4.
 
-use crate::parts::runs_on;
+use crate::parts::{Overruns, runs_on};
 use quell_types::{Knob, Setup, Tenant};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -117,11 +117,16 @@ impl Turns {
 }
 
 /// All whom their limits do not hold.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Unheld {
-    /// In how many samples running they used too much.
-    over: BTreeMap<Tenant, u32>,
+    over: Overruns,
     turns: BTreeMap<Tenant, Turns>,
+}
+
+impl Default for Unheld {
+    fn default() -> Self {
+        Self { over: Overruns::after(OVER_SAMPLES), turns: BTreeMap::new() }
+    }
 }
 
 impl Unheld {
@@ -132,7 +137,7 @@ impl Unheld {
         budgets: &BTreeMap<Tenant, f64>,
         used_cpus: &BTreeMap<Tenant, f64>,
     ) -> Vec<(Tenant, Turn)> {
-        self.over.retain(|name, _| budgets.contains_key(name));
+        self.over.keep(|name| budgets.contains_key(name));
         self.turns.retain(|name, _| budgets.contains_key(name));
         let turn = |(name, budget): (&Tenant, &f64)| {
             let used = used_cpus.get(name).copied();
@@ -151,12 +156,10 @@ impl Unheld {
             return turn.or(Some(Turn { runs: true, begins: false, used_cpus, budget_cpus }));
         }
         let used_cpus = used_cpus?;
-        let over = self.over.entry(name.clone()).or_default();
-        *over = if runs_on(budget_cpus, used_cpus) { *over + 1 } else { 0 };
-        if *over < OVER_SAMPLES {
+        if !self.over.look(name, Some(budget_cpus), Some(used_cpus)) {
             return None;
         }
-        self.over.remove(name);
+        self.over.forget(name);
         let mut turns = Turns::of(used_cpus);
         let turn = turns.follow(budget_cpus, Some(0.0));
         self.turns.insert(name.clone(), turns);

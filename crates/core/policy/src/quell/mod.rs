@@ -113,7 +113,7 @@ pub use params::QuellParams;
 
 use crate::Policy;
 use crate::ledger::{Ledger, Reason};
-use crate::parts::Unheld;
+use crate::parts::Overruns;
 use awake::Awake;
 use budget::Shares;
 use fill::{Fill, Order};
@@ -137,7 +137,7 @@ pub struct Quell {
     fill: Fill,
     harm: Harm,
     awake: Awake,
-    unheld: Unheld,
+    unheld: Overruns,
     lent: bool,
     next_slow: Time,
 }
@@ -152,7 +152,7 @@ impl Quell {
             harm: Harm::new(params.clone()),
             ledger: Ledger::new(NAME),
             awake: Awake::default(),
-            unheld: Unheld::after(libm::ceil(UNHELD_S / params.period_s) as u32),
+            unheld: Overruns::after(libm::ceil(UNHELD_S / params.period_s) as u32),
             lent: false,
             next_slow: Time(0),
             params,

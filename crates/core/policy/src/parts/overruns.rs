@@ -11,19 +11,19 @@ use std::collections::BTreeMap;
 
 /// All who are limited by a law, each with how many looks running it used too much.
 #[derive(Clone, Debug)]
-pub(crate) struct Unheld {
+pub(crate) struct Overruns {
     wanted: u32,
     looks: BTreeMap<Tenant, u32>,
 }
 
-impl Unheld {
+impl Overruns {
     /// Who uses too much in so many looks running is not held.
     pub(crate) fn after(looks: u32) -> Self {
         Self { wanted: looks, looks: BTreeMap::new() }
     }
 
-    /// Looks at one who may use so many CPUs, and used so many; of what is not known nothing is concluded. Answers
-    /// whether it is not held.
+    /// Looks at one who may use so many CPUs, and used so many; a look in which one of both is not known shows nothing,
+    /// so that it begins anew. Answers whether it is not held.
     pub(crate) fn look(&mut self, tenant: &Tenant, may: Option<f64>, used: Option<f64>) -> bool {
         let looks = self.looks.entry(tenant.clone()).or_default();
         let over = may.zip(used).is_some_and(|(may, used)| runs_on(may, used));
@@ -42,6 +42,11 @@ impl Unheld {
         self.looks.get(tenant) == Some(&self.wanted)
     }
 
+    /// All others are free.
+    pub(crate) fn keep(&mut self, limited: impl Fn(&Tenant) -> bool) {
+        self.looks.retain(|tenant, _| limited(tenant));
+    }
+
     /// It is free.
     pub(crate) fn forget(&mut self, tenant: &Tenant) {
         self.looks.remove(tenant);
@@ -54,8 +59,8 @@ mod tests {
 
     #[test]
     fn who_uses_far_more_than_it_may_in_some_looks_running_is_not_held_until_it_is_free() {
-        let (mut unheld, jobs) = (Unheld::after(3), Tenant::from("jobs"));
-        let look = |unheld: &mut Unheld, used| unheld.look(&"jobs".into(), Some(0.1), used);
+        let (mut unheld, jobs) = (Overruns::after(3), Tenant::from("jobs"));
+        let look = |unheld: &mut Overruns, used| unheld.look(&"jobs".into(), Some(0.1), used);
         let uses =
             [Some(0.9), Some(0.9), Some(0.2), Some(0.9), Some(0.9), None, Some(0.9), Some(0.9)];
         assert!(uses.iter().all(|used| !look(&mut unheld, *used)));
