@@ -329,9 +329,8 @@ impl Ground<'_> {
     ) -> Option<&'static str> {
         let strangers = !self.options.with_others && strangers::spoil(strangers_frac);
         let stolen = (stolen_frac >= STOLEN_FRAC).then_some(STOLEN);
-        // Who takes CPUs hurts as much wherever they are.
-        let by_memory = self.options.taken == Taken::Memory;
-        let moved = || (by_memory && distant.moved()).then_some(MOVED);
+        // Who takes CPUs hurts as much wherever they are, and who takes memory too where the service shares its CPUs.
+        let moved = || (self.options.apart && distant.moved()).then_some(MOVED);
         stolen.or_else(|| strangers.then_some(STRANGERS)).or_else(moved)
     }
 

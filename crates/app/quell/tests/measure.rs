@@ -53,7 +53,7 @@ fn bad_input_says_what_and_why() {
         (&["predict", "a", "b", "--rounds", "3"], 2, "--rounds"),
         (&["matrix", "search", "--rate", "100"], 2, "--rate"),
         (&["tune", "--slo-ms", "5", "--", "true"], 2, "--slo-ms"),
-        (&["matrix", "mail", "--peak", "100"], 2, "search, store or redis"),
+        (&["matrix", "mail", "--peak", "100"], 2, "search, store, topics or redis"),
         (&["matrix", "search", "--peak", "-1"], 1, "--peak -1: give a rate"),
         (&["tune"], 2, "COMMAND"),
         (&["trial", "polluter", "--groups", "1"], 1, "--groups 1: give 2 to 26"),

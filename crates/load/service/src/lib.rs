@@ -18,6 +18,7 @@ mod arrivals;
 mod bench;
 mod clock;
 mod controls;
+mod draws;
 mod driver;
 mod embedded;
 mod error;
@@ -42,8 +43,12 @@ pub use arrivals::Arrivals;
 pub use bench::Bench;
 pub use clock::{Realtime, now_ns};
 pub use controls::{Controls, Tally};
+pub use draws::Draws;
 pub use driver::KeyValueMix;
-pub use embedded::{RequestSource, Search, SearchParams, Service, ServiceSpec, Store, StoreParams};
+pub use embedded::{
+    RequestSource, Search, SearchParams, Service, ServiceSpec, Store, StoreParams, Topics,
+    TopicsParams,
+};
 pub use error::LoadError;
 pub use generator::{Extent, LoadPlan};
 pub use peak::{PeakPlan, PeakReport, find_peak};

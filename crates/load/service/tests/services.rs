@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{plan, small_search, small_store, this_test_as_server};
+use common::{plan, small_search, small_store, small_topics, this_test_as_server};
 use quell_service::{
     Bench, Controls, Extent, LoadOptions, LoadPlan, RunReport, ServeOptions, ServiceSpec, Target,
     run, serve_command,
@@ -52,6 +52,11 @@ fn store_integrated() {
     integrated(small_store());
 }
 
+#[test]
+fn topics_integrated() {
+    integrated(small_topics());
+}
+
 fn loopback(spec: ServiceSpec) {
     let serve =
         ServeOptions { spec, listen: "127.0.0.1:0".parse().unwrap(), threads: 2, netns: None };
@@ -75,6 +80,11 @@ fn search_loopback() {
 #[test]
 fn store_loopback() {
     loopback(small_store());
+}
+
+#[test]
+fn topics_loopback() {
+    loopback(small_topics());
 }
 
 #[test]

@@ -7,10 +7,11 @@
 //!
 //! # Idea
 //! Each polluter is played twice, in crowds that no trial has and with all others in between, with Quell off and in as
-//! many pairs of turns as a trial measures harm with. Whose harm is less than half of what is wanted in both is not
-//! drawn. Twice, since a host's tenants and what it does with its CPUs make harm come and go within minutes: who did
-//! nothing once may do much in a trial. If nobody stays, nobody is left out: then the trials themselves say that hardly
-//! anything hurts here.
+//! many pairs of turns as a trial measures harm with. Whose harm is less than half of what is wanted, by the mean of
+//! both, is not drawn. Twice, since a host's tenants and what it does with its CPUs make harm come and go within
+//! minutes: who did nothing once may do much in a trial, and stays if it did so in the other look. By the mean, since
+//! of two looks at who does little one is above the bound by chance: such a polluter was a third of all draws, none of
+//! which counted. If nobody stays, nobody is left out: then the trials themselves say that hardly anything hurts here.
 //!
 //! Trials of those that stay are drawn and judged as without it.
 
@@ -108,15 +109,13 @@ impl Cast {
         wanted: Harm,
     ) -> (Self, Vec<LeftOut>) {
         let enough = wanted.bounds().map_or(1.0, |b| 1.0 + TOO_LITTLE_FRAC * (b.start - 1.0));
-        let too_little = |harm: &Option<f64>| harm.is_some_and(|ratio| ratio < enough);
         let (mut stay, mut out) = (Vec::new(), Vec::new());
         for (one, harms) in each.into_iter().zip(harms) {
-            match harms.iter().all(too_little) {
-                true => out.push(LeftOut {
-                    polluter: one.only_polluter(),
-                    harm_ratios: harms.iter().copied().flatten().collect(),
-                }),
-                false => stay.push(one),
+            match harms.iter().copied().collect::<Option<Vec<f64>>>() {
+                Some(harm_ratios) if mean(&harm_ratios) < enough => {
+                    out.push(LeftOut { polluter: one.only_polluter(), harm_ratios });
+                }
+                _ => stay.push(one),
             }
         }
         if stay.is_empty() { (self, Vec::new()) } else { (self.of_polluters(stay), out) }
@@ -138,6 +137,10 @@ impl Cast {
     }
 }
 
+fn mean(ratios: &[f64]) -> f64 {
+    ratios.iter().sum::<f64>() / ratios.len() as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hurts_too_little_twice_is_left_out_unless_everybody_does() {
+    fn who_hurts_too_little_on_average_is_left_out_unless_everybody_does() {
         let cast = Cast::of_kernels(Harm::Much, Taken::Memory);
         let parted = |harms: [[Option<f64>; 2]; 3]| {
             let harms: Vec<Vec<Option<f64>>> = harms.iter().map(|h| h.to_vec()).collect();
@@ -163,6 +166,10 @@ mod tests {
             parted([[Some(1.3), Some(1.0)], [Some(1.09), Some(1.02)], [None, Some(1.0)]]);
         assert_eq!(kernels, [cast.kernels[0], cast.kernels[2]]);
         assert_eq!(out.len(), 1);
+        // A bound that one of two looks passes by a little is passed by chance.
+        let (kernels, _) =
+            parted([[Some(1.3), Some(1.0)], [Some(1.07), Some(1.11)], [Some(1.1), Some(1.2)]]);
+        assert_eq!(kernels, [cast.kernels[0], cast.kernels[2]]);
         let words = out[0].in_words();
         assert_eq!(
             words,

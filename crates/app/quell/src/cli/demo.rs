@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use quell_bench::{Contender, DemoReport, GuardOptions, Interrupt, Mix, Size};
-use quell_service::{SearchParams, ServiceSpec, StoreParams};
+use quell_service::{SearchParams, ServiceSpec, StoreParams, TopicsParams};
 use std::path::PathBuf;
 
 /// Shows the main job in about three minutes, with tables and plots.
@@ -75,6 +75,8 @@ pub(super) enum Service {
     Search,
     /// Key-value transactions.
     Store,
+    /// What texts are about, by a model in memory: suffers most from who takes caches.
+    Topics,
 }
 
 impl Service {
@@ -83,6 +85,7 @@ impl Service {
         match self {
             Service::Search => ServiceSpec::Search(SearchParams::default()),
             Service::Store => ServiceSpec::Store(StoreParams::default()),
+            Service::Topics => ServiceSpec::Topics(TopicsParams::default()),
         }
     }
 }

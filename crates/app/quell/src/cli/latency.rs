@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Service {
     Search,
     Store,
+    Topics,
     Redis,
 }
 
@@ -34,8 +35,11 @@ impl FromStr for Service {
         match text {
             "search" => Ok(Service::Search),
             "store" => Ok(Service::Store),
+            "topics" => Ok(Service::Topics),
             "redis" => Ok(Service::Redis),
-            other => anyhow::bail!("no service is called {other:?}: give search, store or redis"),
+            other => {
+                anyhow::bail!("no service is called {other:?}: give search, store, topics or redis")
+            }
         }
     }
 }
@@ -328,7 +332,8 @@ impl Subject for Loaded {
         match &self.live {
             Some(live) => live.go_on(),
             None if self.by_work || self.slo_ms.is_some() => {
-                let live = Live::start(&self.bench, self.qps, self.seed);
+                // A tail comes of heavy requests that meet by chance: only work is asked for evenly.
+                let live = Live::start(&self.bench, self.qps, self.seed, self.by_work);
                 self.live = Some(live.map_err(|e| ProfileError::subject(self.name, e))?);
             }
             None => {}

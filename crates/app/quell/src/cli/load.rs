@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
 use quell_service::{
     Controls, Extent, KeyValueMix, LoadOptions, LoadPlan, Profile, RepeatRule, SearchParams,
-    ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Target, WindowRule,
+    ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Target, TopicsParams, WindowRule,
 };
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -45,6 +45,12 @@ Examples:
   quell load store --rate 2000 --workers 1
   quell load store --mode integrated --rate 2000 --repeat 5")]
     Store(Embedded),
+    /// The embedded service that tells what texts are about, by a model in memory.
+    #[command(after_help = "\
+Examples:
+  quell load topics --rate 1000 --workers 1
+  quell load topics --rate 2000 --json load.json")]
+    Topics(Embedded),
     /// A redis server, as 127.0.0.1:6379.
     #[command(after_help = "\
 Examples:
@@ -151,6 +157,10 @@ struct Load {
     /// Seed of arrivals and contents.
     #[arg(long, global = true, default_value_t = 1, value_name = "N")]
     seed: u64,
+    /// Draws what decides how much a request costs evenly, not at random: short windows differ less then, and
+    /// tails are shorter than they would be.
+    #[arg(long, global = true)]
+    even: bool,
     /// Connections over all client threads.
     #[arg(long, global = true, default_value_t = 64, value_name = "N")]
     connections: u32,
@@ -240,6 +250,7 @@ fn target(what: &What) -> anyhow::Result<Target> {
     Ok(match what {
         What::Search(options) => embedded(ServiceSpec::Search(SearchParams::default()), options)?,
         What::Store(options) => embedded(ServiceSpec::Store(StoreParams::default()), options)?,
+        What::Topics(options) => embedded(ServiceSpec::Topics(TopicsParams::default()), options)?,
         What::Redis(options) => {
             Target::Redis { address: address(&options.server)?, mix: options.mix() }
         }
@@ -292,6 +303,7 @@ impl Load {
             warmup: Extent::Seconds(self.warmup),
             measured: self.requests.map_or(Extent::Seconds(self.seconds), Extent::Requests),
             seed: self.seed,
+            even: self.even,
             client_threads: self.threads,
             connections: self.connections,
             realtime: !self.no_realtime,

@@ -30,7 +30,7 @@ Examples:
   quell matrix search --loads 0.2,0.8 --report DIR
   quell matrix store --peak 1200 --json -")]
 pub(crate) struct Args {
-    /// search, store or redis.
+    /// search, store, topics or redis.
     #[arg(value_name = "SERVICE")]
     service: Service,
     /// Requests per second that count as a load of 1; the highest rate that the service sustains

@@ -84,7 +84,7 @@ struct Who {
     /// A systemd unit that runs already.
     #[arg(long, value_name = "NAME")]
     unit: Option<String>,
-    /// A service under load: search or store of Quell's own, or redis, started for it.
+    /// A service under load: search, store or topics of Quell's own, or redis, started for it.
     #[arg(long, value_name = "SERVICE")]
     service: Option<Service>,
     /// A command, after --.

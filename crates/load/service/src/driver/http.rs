@@ -1,8 +1,7 @@
 //! HTTP/1.1 with keep-alive: GET of one URL, no TLS.
 
 use super::{Answer, Driver, MAX_ANSWER, ProtocolError, decimal, line};
-use crate::LoadError;
-use rand_chacha::ChaCha8Rng;
+use crate::{Draws, LoadError};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -50,7 +49,7 @@ impl Url {
 pub(crate) struct Http(pub(crate) Url);
 
 impl Driver for Http {
-    fn request(&mut self, _: u64, _: u64, _: &mut ChaCha8Rng, out: &mut Vec<u8>) {
+    fn request(&mut self, _: u64, _: u64, _: &mut Draws, out: &mut Vec<u8>) {
         let Url { authority, path } = &self.0;
         // Writing to a Vec cannot fail.
         let _ = write!(

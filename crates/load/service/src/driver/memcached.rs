@@ -1,7 +1,7 @@
 //! memcached: get and set in its text protocol.
 
 use super::{Answer, Driver, KeyValue, KeyValueMix, MAX_ANSWER, ProtocolError, decimal, line};
-use rand_chacha::ChaCha8Rng;
+use crate::Draws;
 use std::io::Write;
 
 /// The longest line that a server sends here.
@@ -19,8 +19,8 @@ impl Memcached {
 }
 
 impl Driver for Memcached {
-    fn request(&mut self, _: u64, _: u64, rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
-        let (key, set) = self.mix.draw(rng);
+    fn request(&mut self, _: u64, _: u64, draws: &mut Draws, out: &mut Vec<u8>) {
+        let (key, set) = self.mix.draw(draws);
         if set {
             return self.set(key, out);
         }

@@ -11,9 +11,8 @@ pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
 
 use crate::embedded::RequestSource;
-use crate::{LoadError, wire};
+use crate::{Draws, LoadError, wire};
 use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -51,7 +50,7 @@ impl Answer {
 /// One protocol with its stream of requests.
 pub(crate) trait Driver: Send {
     /// Appends the next request to `out`.
-    fn request(&mut self, id: u64, sent_ns: u64, rng: &mut ChaCha8Rng, out: &mut Vec<u8>);
+    fn request(&mut self, id: u64, sent_ns: u64, draws: &mut Draws, out: &mut Vec<u8>);
 
     /// The answer at the start of `input`; none if it is not all there.
     fn answer(&self, input: &[u8]) -> Result<Option<Answer>, ProtocolError>;
@@ -61,8 +60,8 @@ pub(crate) trait Driver: Send {
 pub(crate) struct Framed(pub(crate) Box<dyn RequestSource>);
 
 impl Driver for Framed {
-    fn request(&mut self, id: u64, sent_ns: u64, rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
-        wire::write_request(out, id, sent_ns, |out| self.0.request(rng, out));
+    fn request(&mut self, id: u64, sent_ns: u64, draws: &mut Draws, out: &mut Vec<u8>) {
+        wire::write_request(out, id, sent_ns, |out| self.0.request(draws, out));
     }
 
     fn answer(&self, input: &[u8]) -> Result<Option<Answer>, ProtocolError> {
@@ -112,8 +111,8 @@ impl KeyValueMix {
     }
 
     /// A key, and whether to write it.
-    fn draw(&self, rng: &mut ChaCha8Rng) -> (u32, bool) {
-        (rng.random_range(0..self.keys), rng.random_bool(self.set_frac))
+    fn draw(&self, draws: &mut Draws) -> (u32, bool) {
+        (draws.rng().random_range(0..self.keys), draws.chance(0, self.set_frac))
     }
 
     fn value(&self) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Redis: GET and SET in RESP.
 
 use super::{Answer, Driver, KeyValue, KeyValueMix, MAX_ANSWER, ProtocolError, decimal, line};
-use rand_chacha::ChaCha8Rng;
+use crate::Draws;
 use std::io::Write;
 
 /// Arrays within arrays deeper than this are refused: the parser recurses.
@@ -19,8 +19,8 @@ impl Redis {
 }
 
 impl Driver for Redis {
-    fn request(&mut self, _: u64, _: u64, rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
-        let (key, set) = self.mix.draw(rng);
+    fn request(&mut self, _: u64, _: u64, draws: &mut Draws, out: &mut Vec<u8>) {
+        let (key, set) = self.mix.draw(draws);
         if set {
             return self.set(key, out);
         }
@@ -91,7 +91,6 @@ fn size(digits: &[u8]) -> Result<usize, ProtocolError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rand::SeedableRng;
 
     #[test]
     fn ends_of_values() {
@@ -132,11 +131,11 @@ mod tests {
     #[test]
     fn the_mix_is_as_wanted() {
         let mut redis = Redis::new(KeyValueMix { set_frac: 0.25, ..KeyValueMix::default() });
-        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut draws = Draws::new(1, 0, false);
         let sets = (0..4000)
             .filter(|_| {
                 let mut out = Vec::new();
-                redis.request(0, 0, &mut rng, &mut out);
+                redis.request(0, 0, &mut draws, &mut out);
                 // A request is itself a RESP value.
                 assert_eq!(value_end(&out, 0, MAX_DEPTH).unwrap(), Some(out.len()));
                 out.starts_with(b"*3")

@@ -1,17 +1,21 @@
 //! Latency-critical services that Quell brings along (L-1): a search engine, the role of
-//! TailBench's xapian, and a transactional key-value store, the role of silo (T-2).
+//! TailBench's xapian, a transactional key-value store, the role of silo (T-2), and one that sorts texts by
+//! topics with a model in memory, the role of Heracles' ml_cluster (H-4).
 
 mod search;
 mod store;
+mod topics;
+mod words;
 mod zipf;
 
 pub use search::{Search, SearchParams};
 #[cfg(feature = "fuzzing")]
 pub(crate) use store::parse as store_request;
 pub use store::{Store, StoreParams};
+pub use topics::{Topics, TopicsParams};
+pub(crate) use zipf::Ranks;
 
-use crate::LoadError;
-use rand_chacha::ChaCha8Rng;
+use crate::{Draws, LoadError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -26,7 +30,7 @@ pub trait Service: Send + Sync {
 /// The requests that a service's clients send.
 pub trait RequestSource: Send {
     /// Appends one request to `out`.
-    fn request(&mut self, rng: &mut ChaCha8Rng, out: &mut Vec<u8>);
+    fn request(&mut self, draws: &mut Draws, out: &mut Vec<u8>);
 }
 
 /// Which embedded service, and of what size. Client and server must be given the same.
@@ -37,6 +41,8 @@ pub enum ServiceSpec {
     Search(SearchParams),
     /// Key-value transactions.
     Store(StoreParams),
+    /// What texts are about.
+    Topics(TopicsParams),
 }
 
 impl ServiceSpec {
@@ -46,6 +52,7 @@ impl ServiceSpec {
         match self {
             ServiceSpec::Search(_) => "search",
             ServiceSpec::Store(_) => "store",
+            ServiceSpec::Topics(_) => "topics",
         }
     }
 
@@ -54,6 +61,7 @@ impl ServiceSpec {
         Ok(match self {
             ServiceSpec::Search(params) => Arc::new(Search::build(params)?),
             ServiceSpec::Store(params) => Arc::new(Store::build(params)?),
+            ServiceSpec::Topics(params) => Arc::new(Topics::build(params)?),
         })
     }
 
@@ -62,6 +70,7 @@ impl ServiceSpec {
         Ok(match self {
             ServiceSpec::Search(params) => Box::new(search::Queries::new(params)?),
             ServiceSpec::Store(params) => Box::new(store::Transactions::new(params)?),
+            ServiceSpec::Topics(params) => Box::new(topics::Texts::new(params)?),
         })
     }
 }

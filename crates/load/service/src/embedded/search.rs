@@ -2,10 +2,10 @@
 
 mod corpus;
 
+use super::words::word;
 use super::zipf::Ranks;
 use super::{RequestSource, Service};
-use crate::LoadError;
-use rand_chacha::ChaCha8Rng;
+use crate::{Draws, LoadError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tantivy::collector::{Count, TopDocs};
@@ -147,12 +147,12 @@ impl Queries {
 }
 
 impl RequestSource for Queries {
-    fn request(&mut self, rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
+    fn request(&mut self, draws: &mut Draws, out: &mut Vec<u8>) {
         for term in 0..self.terms {
             if term > 0 {
                 out.push(b' ');
             }
-            out.extend_from_slice(corpus::word(self.ranks.draw(rng)).as_bytes());
+            out.extend_from_slice(word(draws.rank(term as usize, &self.ranks)).as_bytes());
         }
     }
 }
@@ -161,6 +161,7 @@ impl RequestSource for Queries {
 mod tests {
     use super::*;
     use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
 
     fn small() -> SearchParams {
         SearchParams {
@@ -203,9 +204,29 @@ mod tests {
         let search = Search::build(&params).unwrap();
         for rank in [0, 1, 7, 90, 399] {
             let hits = text.iter().filter(|ranks| ranks.contains(&rank)).count();
-            let answer = ask(&search, &corpus::word(rank));
+            let answer = ask(&search, &word(rank));
             assert!(answer.starts_with(&format!("{hits} hits\n")), "{hits}, {answer}");
         }
+    }
+
+    #[test]
+    fn even_queries_ask_for_common_words_equally_often_in_each_window() {
+        let spread = |is_even| {
+            let mut queries = Queries::new(&SearchParams::default()).unwrap();
+            let mut draws = Draws::new(1, 0, is_even);
+            let mut common = || {
+                let mut out = Vec::new();
+                queries.request(&mut draws, &mut out);
+                out.split(|byte| *byte == b' ').filter(|word| *word == b"a").count()
+            };
+            let counts: Vec<usize> = (0..50).map(|_| (0..40).map(|_| common()).sum()).collect();
+            let mean = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
+            let square = |count: &usize| (*count as f64 - mean).powi(2);
+            (mean, (counts.iter().map(square).sum::<f64>() / counts.len() as f64).sqrt())
+        };
+        let ((even, even_spread), (random, random_spread)) = (spread(true), spread(false));
+        assert!((even - random).abs() < 2.5, "{even} and {random} in forty queries");
+        assert!(even_spread < 0.6 * random_spread, "{even_spread} and {random_spread}");
     }
 
     #[test]

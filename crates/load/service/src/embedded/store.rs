@@ -3,7 +3,7 @@
 
 use super::zipf::Ranks;
 use super::{RequestSource, Service};
-use crate::LoadError;
+use crate::{Draws, LoadError};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use redb::backends::InMemoryBackend;
@@ -195,11 +195,11 @@ impl Transactions {
 const SCATTER: u32 = 0x9E37_79B1;
 
 impl RequestSource for Transactions {
-    fn request(&mut self, rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
-        out.push(if rng.random_bool(self.update_frac) { UPDATE } else { READ });
+    fn request(&mut self, draws: &mut Draws, out: &mut Vec<u8>) {
+        out.push(if draws.chance(0, self.update_frac) { UPDATE } else { READ });
         for _ in 0..self.keys {
             // Popular keys shall not lie side by side, or one page would hold them all.
-            let key = self.ranks.draw(rng).wrapping_mul(SCATTER) % self.records;
+            let key = self.ranks.draw(draws.rng()).wrapping_mul(SCATTER) % self.records;
             out.extend_from_slice(&u64::from(key).to_le_bytes());
         }
     }
@@ -237,6 +237,23 @@ mod tests {
             }
         });
         assert_eq!(sum(&ask(READ, &keys)), 3 * 4 * 50);
+    }
+
+    #[test]
+    fn even_transactions_write_equally_often_in_each_window() {
+        let spread = |is_even| {
+            let mut transactions = Transactions::new(&StoreParams::default()).unwrap();
+            let mut draws = Draws::new(1, 0, is_even);
+            let mut writes = || {
+                let mut out = Vec::new();
+                transactions.request(&mut draws, &mut out);
+                out[0] == UPDATE
+            };
+            let counts: Vec<_> = (0..50).map(|_| (0..40).filter(|_| writes()).count()).collect();
+            counts.iter().max().unwrap() - counts.iter().min().unwrap()
+        };
+        assert!(spread(true) <= 3, "{}", spread(true));
+        assert!(spread(false) > 8, "{}", spread(false));
     }
 
     #[test]

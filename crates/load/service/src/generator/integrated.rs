@@ -4,12 +4,10 @@
 use super::LoadPlan;
 use super::pacer::Arrival;
 use super::session::{Client, End, Session};
-use crate::LoadError;
 use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
 use crate::embedded::{RequestSource, Service, ServiceSpec};
 use crate::server::worker_count;
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
+use crate::{Draws, LoadError};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -34,7 +32,7 @@ impl Workers {
             service: Arc::clone(&self.service),
             threads: worker_count(self.threads),
             requests: self.spec.requests()?,
-            rng: ChaCha8Rng::seed_from_u64(plan.seed.wrapping_add(1 << 32)),
+            draws: Draws::new(plan.seed.wrapping_add(1 << 32), 0, plan.even),
         }))
     }
 }
@@ -44,7 +42,7 @@ struct Integrated {
     threads: u32,
     tokens: OwnedFd,
     requests: Box<dyn RequestSource>,
-    rng: ChaCha8Rng,
+    draws: Draws,
 }
 
 struct Job {
@@ -90,7 +88,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Client for Integrated {
     fn run(self: Box<Self>, mut session: Session) -> End {
         let (send, jobs) = mpsc::channel();
-        let Integrated { service, threads, tokens, requests, rng } = *self;
+        let Integrated { service, threads, tokens, requests, draws } = *self;
         let shared = Shared {
             jobs: Mutex::new(jobs),
             tokens,
@@ -104,7 +102,7 @@ impl Client for Integrated {
                 scope.spawn(move || shared.work(worker, service));
             }
             session.sharpen();
-            let mut requests = Requests { source: requests, rng, send };
+            let mut requests = Requests { source: requests, draws, send };
             requests.generate(&shared, &mut session);
             shared.close(&mut session)
         });
@@ -114,7 +112,7 @@ impl Client for Integrated {
 
 struct Requests {
     source: Box<dyn RequestSource>,
-    rng: ChaCha8Rng,
+    draws: Draws,
     send: Sender<Job>,
 }
 
@@ -140,7 +138,7 @@ impl Requests {
 
     fn hand_over(&mut self, arrival: Arrival, shared: &Shared) {
         let mut request = Vec::new();
-        self.source.request(&mut self.rng, &mut request);
+        self.source.request(&mut self.draws, &mut request);
         shared.open.fetch_add(1, Ordering::AcqRel);
         // The receiver lives in `shared`, longer than this.
         let _ = self.send.send(Job { arrival, request, sent_ns: now_ns() });

@@ -58,6 +58,9 @@ pub struct LoadPlan {
     pub drain_s: f64,
     /// Seed of arrivals and request contents.
     pub seed: u64,
+    /// What decides how much a request costs is drawn evenly, not at random: read or write, words of a query. Windows
+    /// of few requests differ less then, each request is as likely as before, and tails are shorter than they would be.
+    pub even: bool,
     /// Generator threads; the total rate is the same however many (L-5).
     pub client_threads: u32,
     /// Connections over all threads, each with one request at a time. Enough of them let requests
@@ -83,6 +86,7 @@ impl Default for LoadPlan {
             measured: Extent::Seconds(10.0),
             drain_s: 2.0,
             seed: 1,
+            even: false,
             client_threads: 1,
             connections: 64,
             realtime: true,

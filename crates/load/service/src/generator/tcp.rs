@@ -6,9 +6,7 @@ use super::pacer::Arrival;
 use super::session::{Client, End, Session};
 use crate::clock::{now_ns, timespec};
 use crate::driver::Driver;
-use crate::{LoadError, netns};
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
+use crate::{Draws, LoadError, netns};
 use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -46,15 +44,13 @@ impl TcpTarget {
         let connections = (0..count)
             .map(|slot| Connection::open(self.address, &epoll, slot))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut rng = ChaCha8Rng::seed_from_u64(plan.seed);
-        rng.set_stream(CONTENT_STREAM + u64::from(number));
         Ok(Box::new(TcpClient {
             idle: (0..connections.len()).collect(),
             connections,
             pending: VecDeque::new(),
             epoll,
             driver: (self.driver)()?,
-            rng,
+            draws: Draws::new(plan.seed, CONTENT_STREAM + u64::from(number), plan.even),
             next_id: 0,
             busy: 0,
             down: 0,
@@ -71,7 +67,7 @@ struct TcpClient {
     pending: VecDeque<Arrival>,
     epoll: OwnedFd,
     driver: Box<dyn Driver>,
-    rng: ChaCha8Rng,
+    draws: Draws,
     next_id: u64,
     /// Connections with a request on its way.
     busy: u64,
@@ -126,9 +122,9 @@ impl TcpClient {
             let Some(arrival) = self.pending.pop_front() else { return };
             self.next_id += 1;
             self.busy += 1;
-            let (driver, rng, id) = (&mut *self.driver, &mut self.rng, self.next_id);
-            let event =
-                connection.send(arrival, &self.epoll, |out| driver.request(id, now_ns(), rng, out));
+            let (driver, draws, id) = (&mut *self.driver, &mut self.draws, self.next_id);
+            let event = connection
+                .send(arrival, &self.epoll, |out| driver.request(id, now_ns(), draws, out));
             self.settle(slot, event, session);
         }
     }

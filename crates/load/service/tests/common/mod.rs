@@ -3,7 +3,8 @@
 #![allow(dead_code, unreachable_pub)]
 
 use quell_service::{
-    Extent, LoadPlan, Profile, SearchParams, ServerLaunch, ServiceSpec, StoreParams, WindowRule,
+    Extent, LoadPlan, Profile, SearchParams, ServerLaunch, ServiceSpec, StoreParams, TopicsParams,
+    WindowRule,
 };
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -23,6 +24,10 @@ pub fn small_search() -> ServiceSpec {
 
 pub fn small_store() -> ServiceSpec {
     ServiceSpec::Store(StoreParams { records: 2_000, ..StoreParams::default() })
+}
+
+pub fn small_topics() -> ServiceSpec {
+    ServiceSpec::Topics(TopicsParams { rows: 1_024, topics: 16, ..TopicsParams::default() })
 }
 
 pub fn plan(qps: f64, seconds: f64) -> LoadPlan {

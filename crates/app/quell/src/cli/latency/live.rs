@@ -17,14 +17,15 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Begins, on the CPUs of the calling thread.
-    pub(super) fn start(bench: &Arc<Bench>, qps: f64, seed: u64) -> io::Result<Live> {
+    /// Begins, on the CPUs of the calling thread; `even`: windows of few requests ask for alike.
+    pub(super) fn start(bench: &Arc<Bench>, qps: f64, seed: u64, even: bool) -> io::Result<Live> {
         let plan = LoadPlan {
             profile: Profile::Constant { qps },
             warmup: Extent::Seconds(0.0),
             measured: Extent::Seconds(LONGEST_S),
             drain_s: 1.0,
             seed,
+            even,
             ..LoadPlan::default()
         };
         let (controls, bench) = (Controls::default(), Arc::clone(bench));

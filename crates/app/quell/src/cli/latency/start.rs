@@ -7,6 +7,7 @@ use quell_pressure::{Bound, Stop, bind_all, spawn_bound};
 use quell_profiler::Seats;
 use quell_service::{
     Bench, KeyValueMix, SearchParams, ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Target,
+    TopicsParams,
 };
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -27,6 +28,7 @@ pub(crate) fn open(
     let (name, spec) = match service {
         Service::Search => ("search", Some(ServiceSpec::Search(SearchParams::default()))),
         Service::Store => ("store", Some(ServiceSpec::Store(StoreParams::default()))),
+        Service::Topics => ("topics", Some(ServiceSpec::Topics(TopicsParams::default()))),
         Service::Redis => ("redis", None),
     };
     bind_all(&seats.workload)?;

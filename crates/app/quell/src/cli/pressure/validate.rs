@@ -75,6 +75,8 @@ enum Named {
     Search,
     /// Quell's own store.
     Store,
+    /// Quell's own classifier of texts.
+    Topics,
     /// A redis of its own.
     Redis,
     /// None of them.
@@ -151,6 +153,7 @@ fn services(args: &Args, options: &ValidateOptions, stop: &Stop) -> Vec<Box<dyn 
         let service = match named {
             Named::Search => Service::Search,
             Named::Store => Service::Store,
+            Named::Topics => Service::Topics,
             Named::Redis => Service::Redis,
             Named::None => return None,
         };

@@ -1,6 +1,7 @@
 //! The corpus: words by Zipf's law, indexed as they are made.
 
 use super::SearchParams;
+use crate::embedded::words::word;
 use crate::embedded::zipf::Ranks;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -29,18 +30,6 @@ pub(super) fn fill(index: &Index, body: Field, params: &SearchParams) -> tantivy
     }
     writer.commit()?;
     Ok(())
-}
-
-/// The word of a rank: its number in letters, common words shorter, as in languages.
-pub(super) fn word(rank: u32) -> String {
-    let mut left = rank + 1;
-    let mut letters = String::new();
-    while left > 0 {
-        left -= 1;
-        letters.push(char::from(b'a' + (left % 26) as u8));
-        left /= 26;
-    }
-    letters
 }
 
 /// One document. Its words are spelt only where they are indexed, and as they are made no tokenizer has to find them
@@ -74,18 +63,5 @@ impl<'a> Value<'a> for &'a Text {
         let tokens = self.ranks.iter().enumerate().map(spell).collect();
         let text = PreTokenizedString { text: String::new(), tokens };
         ReferenceValue::Leaf(ReferenceValueLeaf::PreTokStr(Box::new(text)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn every_rank_has_its_own_word() {
-        let words: BTreeSet<String> = (0..20_000).map(word).collect();
-        assert_eq!(words.len(), 20_000);
-        assert_eq!((word(0), word(25), word(26)), ("a".into(), "z".into(), "aa".into()));
     }
 }
