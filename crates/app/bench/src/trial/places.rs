@@ -4,8 +4,9 @@
 //! all the time: who fills that cache hurts nobody while there are two. So while a trial runs a line is passed
 //! between the first CPU and the last some times in a second, and the share of looks in which it came from another
 //! cache is told: of those while the harm was measured, and of those while the law looked. Where the two differ
-//! much the harm is not what the law had before it, and the trial does not count, whatever the law said; nor does it
-//! where harm by memory alone was missing for so much of that time that what was left is of another class.
+//! much the harm of a service with CPUs of its own is not what the law had before it, and the trial does not count,
+//! whatever the law said; nor does it where harm by memory alone was missing for so much of that time that what was
+//! left is of another class.
 
 use crate::readings::Readings;
 use quell_pressure::allowed_cpus;

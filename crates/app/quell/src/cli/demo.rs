@@ -75,7 +75,7 @@ pub(super) enum Service {
     Search,
     /// Key-value transactions.
     Store,
-    /// What texts are about, by a model in memory: suffers most from who takes caches.
+    /// What texts are about, by a model in memory.
     Topics,
 }
 
