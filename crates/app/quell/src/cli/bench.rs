@@ -1,6 +1,7 @@
 //! `quell bench`: what is promised, measured at full length.
 
-use super::demo::{Common, Service, compare};
+use super::demo::{Common, compare};
+use super::embedded::Embedded;
 use super::files;
 use anyhow::Context as _;
 use clap::Subcommand;
@@ -47,7 +48,7 @@ struct Signal {
     i_know_this_hurts_everyone: bool,
     /// The service.
     #[arg(long, value_enum, default_value = "search")]
-    service: Service,
+    service: Embedded,
     /// Seed of arrivals.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,

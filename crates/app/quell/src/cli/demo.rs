@@ -1,8 +1,7 @@
 //! `quell demo`: the main job on an embedded default.
 
-use clap::ValueEnum;
+use super::embedded::Embedded;
 use quell_bench::{Contender, DemoReport, GuardOptions, Interrupt, Mix, Size};
-use quell_service::{SearchParams, ServiceSpec, StoreParams, TopicsParams};
 use std::path::PathBuf;
 
 /// Shows the main job in about three minutes, with tables and plots.
@@ -37,7 +36,7 @@ pub(crate) struct Args {
 pub(crate) struct Common {
     /// The service.
     #[arg(long, value_enum, default_value = "search")]
-    service: Service,
+    service: Embedded,
     /// Its peak rate, in requests per second, where it is known: it is not searched then.
     #[arg(long, value_name = "QPS")]
     peak: Option<f64>,
@@ -66,28 +65,6 @@ pub(crate) struct Common {
     /// Seed of arrivals.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-}
-
-/// An embedded service.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Service {
-    /// Full-text search.
-    Search,
-    /// Key-value transactions.
-    Store,
-    /// What texts are about, by a model in memory.
-    Topics,
-}
-
-impl Service {
-    /// What it serves.
-    pub(super) fn spec(self) -> ServiceSpec {
-        match self {
-            Service::Search => ServiceSpec::Search(SearchParams::default()),
-            Service::Store => ServiceSpec::Store(StoreParams::default()),
-            Service::Topics => ServiceSpec::Topics(TopicsParams::default()),
-        }
-    }
 }
 
 impl Common {

@@ -6,7 +6,9 @@ mod rate;
 mod start;
 mod tail;
 
+use super::embedded::Embedded;
 use anyhow::Context as _;
+use clap::ValueEnum as _;
 use live::Live;
 use quell_pressure::{Bound, Stop, process_cpu_time};
 use quell_profiler::{Metric, ProfileError, Seats, Speed, Subject};
@@ -22,9 +24,7 @@ use std::time::{Duration, Instant};
 /// Which service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
-    Search,
-    Store,
-    Topics,
+    Own(Embedded),
     Redis,
 }
 
@@ -32,15 +32,13 @@ impl FromStr for Service {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Service> {
-        match text {
-            "search" => Ok(Service::Search),
-            "store" => Ok(Service::Store),
-            "topics" => Ok(Service::Topics),
-            "redis" => Ok(Service::Redis),
-            other => {
-                anyhow::bail!("no service is called {other:?}: give search, store, topics or redis")
-            }
+        if text == "redis" {
+            return Ok(Service::Redis);
         }
+        let own = Embedded::from_str(text, false).map(Service::Own);
+        own.map_err(|_| {
+            anyhow::anyhow!("no service is called {text:?}: give search, store, topics or redis")
+        })
     }
 }
 

@@ -2,12 +2,13 @@
 
 mod words;
 
+use super::embedded::Embedded as Own;
 use super::{files, measure};
 use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
 use quell_service::{
-    Controls, Extent, KeyValueMix, LoadOptions, LoadPlan, Profile, RepeatRule, SearchParams,
-    ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Target, TopicsParams, WindowRule,
+    Controls, Extent, KeyValueMix, LoadOptions, LoadPlan, Profile, RepeatRule, ServeOptions,
+    ServerLaunch, ServiceSpec, Target, WindowRule,
 };
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -248,9 +249,9 @@ fn stop_on_signals(controls: &Controls) -> anyhow::Result<()> {
 
 fn target(what: &What) -> anyhow::Result<Target> {
     Ok(match what {
-        What::Search(options) => embedded(ServiceSpec::Search(SearchParams::default()), options)?,
-        What::Store(options) => embedded(ServiceSpec::Store(StoreParams::default()), options)?,
-        What::Topics(options) => embedded(ServiceSpec::Topics(TopicsParams::default()), options)?,
+        What::Search(options) => embedded(Own::Search.spec(), options)?,
+        What::Store(options) => embedded(Own::Store.spec(), options)?,
+        What::Topics(options) => embedded(Own::Topics.spec(), options)?,
         What::Redis(options) => {
             Target::Redis { address: address(&options.server)?, mix: options.mix() }
         }

@@ -6,6 +6,7 @@ mod config;
 mod counted;
 mod demo;
 mod doctor;
+mod embedded;
 mod explain;
 mod files;
 mod guard;

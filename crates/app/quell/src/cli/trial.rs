@@ -2,7 +2,7 @@
 
 mod bus;
 
-use super::demo::Service;
+use super::embedded::Embedded;
 use super::files;
 use anyhow::Context;
 use clap::Subcommand;
@@ -41,7 +41,7 @@ enum What {
 /// more pairs are played with Quell off for 6 seconds once the law has ended, and all count
 /// together. How hard one works who is to do little harm is found before its trial, with Quell off,
 /// by what it does to the service beside the groups drawn. Each trial takes at most 25 seconds, 31
-/// with little harm, and this search 15 more. Where much harm by memory is wanted, each polluter is
+/// with little harm, and this search 15 more. Where harm by memory is wanted, each polluter is
 /// played twice before, for 8 seconds at most: who hurts too little here is not drawn, and told.
 /// Needs root.
 ///
@@ -90,7 +90,7 @@ struct Polluter {
     control: bool,
     /// The service.
     #[arg(long, value_enum, default_value = "search")]
-    service: Service,
+    service: Embedded,
     /// Anybody's server as the service: what starts it. It may go to the background.
     #[arg(long, value_name = "COMMAND", requires = "asks", conflicts_with = "service")]
     server: Option<Program>,

@@ -5,10 +5,7 @@ use super::{Loaded, Service, USUAL_QPS};
 use anyhow::Context as _;
 use quell_pressure::{Bound, Stop, bind_all, spawn_bound};
 use quell_profiler::Seats;
-use quell_service::{
-    Bench, KeyValueMix, SearchParams, ServeOptions, ServerLaunch, ServiceSpec, StoreParams, Target,
-    TopicsParams,
-};
+use quell_service::{Bench, KeyValueMix, ServeOptions, ServerLaunch, ServiceSpec, Target};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -25,12 +22,11 @@ pub(crate) fn open(
     wire: Option<&Wire>,
     stop: &Stop,
 ) -> anyhow::Result<Loaded> {
-    let (name, spec) = match service {
-        Service::Search => ("search", Some(ServiceSpec::Search(SearchParams::default()))),
-        Service::Store => ("store", Some(ServiceSpec::Store(StoreParams::default()))),
-        Service::Topics => ("topics", Some(ServiceSpec::Topics(TopicsParams::default()))),
-        Service::Redis => ("redis", None),
+    let spec = match service {
+        Service::Own(own) => Some(own.spec()),
+        Service::Redis => None,
     };
+    let name = spec.as_ref().map_or("redis", ServiceSpec::name);
     bind_all(&seats.workload)?;
     let opened = match spec {
         Some(spec) => embedded(spec, seats, wire).map(|bench| (bench, None)),

@@ -10,6 +10,7 @@ use quell_profiler::{
 use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
 use std::path::PathBuf;
 use std::process::Command;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Validates the kernels here: linearity, impact on applications, cross-talk.
@@ -40,10 +41,10 @@ pub(crate) struct Args {
     /// impact: a further application: a command, quoted as in a shell; several times. By default gzip.
     #[arg(long = "application", value_name = "COMMAND")]
     applications: Vec<String>,
-    /// impact: services under load whose tails are measured, or none; redis if it is installed.
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',',
-          default_values_t = [Named::Search, Named::Store, Named::Redis])]
-    services: Vec<Named>,
+    /// impact: services under load whose tails are measured: search, store, topics, redis if it is installed; or none.
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          default_values = ["search", "store", "redis"])]
+    services: Vec<Listed>,
     /// Writes the validation as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -68,19 +69,16 @@ enum Part {
     Crosstalk,
 }
 
-/// A service of the impact part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Named {
-    /// Quell's own search.
-    Search,
-    /// Quell's own store.
-    Store,
-    /// Quell's own classifier of texts.
-    Topics,
-    /// A redis of its own.
-    Redis,
-    /// None of them.
-    None,
+/// A service of the impact part; none in the place of `none`.
+#[derive(Clone, Copy, Debug)]
+struct Listed(Option<Service>);
+
+impl FromStr for Listed {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        Ok(Self(if text == "none" { None } else { Some(text.parse()?) }))
+    }
 }
 
 /// A compression job that most machines have.
@@ -149,15 +147,8 @@ fn sources() -> Command {
 
 /// Those of the services that can be started; why not, where one cannot.
 fn services(args: &Args, options: &ValidateOptions, stop: &Stop) -> Vec<Box<dyn Subject>> {
-    let one = |named: &Named| {
-        let service = match named {
-            Named::Search => Service::Search,
-            Named::Store => Service::Store,
-            Named::Topics => Service::Topics,
-            Named::Redis => Service::Redis,
-            Named::None => return None,
-        };
-        let opened = args.load.open(service, &options.seats, stop);
+    let one = |listed: &Listed| {
+        let opened = args.load.open(listed.0?, &options.seats, stop);
         let told = opened.inspect_err(|why| eprintln!("not measured: {why:#}"));
         told.ok().map(|loaded| Box::new(loaded) as Box<dyn Subject>)
     };

@@ -1,6 +1,6 @@
 //! `quell trial bus-lock`, and the process that it starts to lock the bus.
 
-use super::super::demo::Service;
+use super::super::embedded::Embedded;
 use super::super::guard::end_with;
 use anyhow::Context;
 use quell_bench::{BusTrialOptions, Interrupt, bus_trial};
@@ -75,7 +75,7 @@ pub(super) struct BusLock {
     seed: u64,
     /// The service.
     #[arg(long, value_enum, default_value = "search")]
-    service: Service,
+    service: Embedded,
     /// Writes the outcome.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
