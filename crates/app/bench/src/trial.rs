@@ -239,14 +239,18 @@ impl Ground<'_> {
         {
             let arrivals = Arrivals { seed: seed.wrapping_add(SEARCH_SEED), ..arrivals };
             self.steer(&mut crowd, &mut drawn, search, arrivals)?;
-            usual.learn(self.options.taken, &drawn, search);
         }
         if !crowd.works(self.interrupt)? {
             let trial = Trial::discarded(number, &drawn, None, "the culprit did not begin to work");
             return Ok((trial.after(search.as_ref()), None));
         }
-        let (trial, course) = self.on_stage(number, &crowd, &drawn, arrivals)?;
-        Ok((trial.after(search.as_ref()), course))
+        let mut off = OffTurns::default();
+        let (trial, course) = self.on_stage(number, &crowd, &drawn, arrivals, &mut off)?;
+        let trial = trial.after(search.as_ref());
+        if let Some(search) = search {
+            usual.learn(self.options.taken, &drawn, search, &off);
+        }
+        Ok((trial, course))
     }
 
     /// A trial whose crowd is at work.
@@ -256,13 +260,14 @@ impl Ground<'_> {
         crowd: &Crowd,
         drawn: &Composition,
         arrivals: Arrivals,
+        off: &mut OffTurns,
     ) -> anyhow::Result<(Trial, Option<Course>)> {
         let (begun, start_ns) = (Instant::now(), now_ns());
         let until = begun + TRIAL;
         let (watch, strangers) = (watch(self.groups)?, Strangers::watch(self.groups)?);
         let places = Places::watch()?;
-        let (mut off, latencies) = (OffTurns::default(), Latencies::default());
-        self.off_turns(crowd, arrivals, (&mut off, begun + BEFORE), &latencies)?;
+        let latencies = Latencies::default();
+        self.off_turns(crowd, arrivals, (off, begun + BEFORE), &latencies)?;
         if let Some(why) = self.ends_early(off.harm()) {
             let distant = places.finish(&[start_ns..u64::MAX, 0..0], &(0..0), &self.ways)?;
             return Ok((Trial::discarded(number, drawn, off.harm(), why).at(distant), None));
@@ -283,7 +288,7 @@ impl Ground<'_> {
         let spans = Spans { start_ns, judged_ns, end_ns, played: !turns.is_empty() };
         if self.pools() {
             let until = Instant::now() + AFTER;
-            self.off_turns(crowd, arrivals, (&mut off, until), &Latencies::default())?;
+            self.off_turns(crowd, arrivals, (off, until), &Latencies::default())?;
         }
         let harm_spans = [start_ns..law_ns, if self.pools() { end_ns..u64::MAX } else { 0..0 }];
         let distant = places.finish(&harm_spans, &(law_ns..judged_ns), &self.ways)?;

@@ -48,6 +48,10 @@ impl OffTurns {
         Measured::of(&self.pairs)
     }
 
+    pub(super) fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
     /// Whether another pair would end by then.
     pub(super) fn fits(&self, until: Instant) -> bool {
         Instant::now() + self.longest.max(PAIR) <= until

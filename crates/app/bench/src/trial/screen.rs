@@ -7,16 +7,20 @@
 //!
 //! # Idea
 //! Each polluter is played twice, in crowds that no trial has and with all others in between, with Quell off and in as
-//! many pairs of turns as a trial measures harm with. Whose harm is less than half of what is wanted, by the mean of
-//! both, is not drawn. Twice, since a host's tenants and what it does with its CPUs make harm come and go within
-//! minutes: who did nothing once may do much in a trial, and stays if it did so in the other look. By the mean, since
-//! of two looks at who does little one is above the bound by chance: such a polluter was a third of all draws, none of
-//! which counted. If nobody stays, nobody is left out: then the trials themselves say that hardly anything hurts here.
+//! many pairs of turns as a trial measures harm with, at full intensity. Who does too little, by the mean of both, is
+//! not drawn. Twice, since a host's tenants and what it does with its CPUs make harm come and go within minutes: who did
+//! nothing once may do much in a trial, and stays if it did so in the other look. By the mean, since of two looks at who
+//! does little one is above the bound by chance: such a polluter was a third of all draws, none of which counted. If
+//! nobody stays, nobody is left out: then the trials themselves say that hardly anything hurts here.
+//!
+//! Too little for much harm is less than half of what is wanted at least: that comes and goes, and with it who does so
+//! much. Little harm is found by turning the culprit down, so that who does less than the middle of the class when it
+//! works as hard as it can is of the class by chance at most: of draws of one who did 1.04 half were discarded.
 //!
 //! Trials of those that stay are drawn and judged as without it.
 
 use super::crowd::Crowd;
-use super::draw::{Cast, Composition, Harm, Taken};
+use super::draw::{Cast, Composition, Harm};
 use super::harm::{Latencies, Measured};
 use super::off::{Arrivals, OffTurns};
 use super::patience::wants_cache;
@@ -27,8 +31,8 @@ use std::time::Instant;
 
 /// What crowds of the rounds are drawn from: no trial has these numbers.
 const NUMBERS: [u32; 2] = [u32::MAX, u32::MAX - 1];
-/// Of the least harm that is wanted, beyond none, so much is too little.
-const TOO_LITTLE_FRAC: f64 = 0.5;
+/// Of the least much harm that is wanted, beyond none, less than so much is too little.
+const ENOUGH_FRAC: f64 = 0.5;
 
 /// A polluter that is not drawn, and what it did to the service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,10 +52,13 @@ impl LeftOut {
     }
 }
 
-/// Whether polluters are looked at first. Of little harm a search finds how hard one must work; who takes CPUs hurts
-/// everywhere; a control measures chance.
-pub(super) fn screens(harm: Harm, taken: Taken, control: bool) -> bool {
-    harm == Harm::Much && wants_cache(harm, taken, control)
+/// What a polluter must do at full intensity to be drawn, as a factor.
+fn enough(wanted: Harm) -> f64 {
+    match wanted.bounds() {
+        None => 1.0,
+        Some(class) if class.end.is_finite() => (class.start * class.end).sqrt(),
+        Some(class) => 1.0 + ENOUGH_FRAC * (class.start - 1.0),
+    }
 }
 
 impl Ground<'_> {
@@ -64,8 +71,8 @@ impl Ground<'_> {
     ) -> anyhow::Result<(Cast, Vec<LeftOut>)> {
         let options = self.options;
         let each = cast.each_polluter();
-        // The only one would stay whatever it did.
-        if !screens(options.harm, options.taken, options.control) || each.len() < 2 {
+        // Who takes CPUs hurts everywhere; a control measures chance; the only one would stay whatever it did.
+        if !wants_cache(options.harm, options.taken, options.control) || each.len() < 2 {
             return Ok((cast, Vec::new()));
         }
         let mut harms = vec![Vec::new(); each.len()];
@@ -108,7 +115,7 @@ impl Cast {
         harms: &[Vec<Option<f64>>],
         wanted: Harm,
     ) -> (Self, Vec<LeftOut>) {
-        let enough = wanted.bounds().map_or(1.0, |b| 1.0 + TOO_LITTLE_FRAC * (b.start - 1.0));
+        let enough = enough(wanted);
         let (mut stay, mut out) = (Vec::new(), Vec::new());
         for (one, harms) in each.into_iter().zip(harms) {
             match harms.iter().copied().collect::<Option<Vec<f64>>>() {
@@ -143,15 +150,21 @@ fn mean(ratios: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::draw::Taken;
     use super::*;
 
     #[test]
-    fn only_much_harm_by_memory_is_screened() {
-        assert!(screens(Harm::Much, Taken::Memory, false));
-        assert!(!screens(Harm::Much, Taken::Memory, true));
-        assert!(!screens(Harm::Much, Taken::Cpu, false));
-        assert!(!screens(Harm::Little, Taken::Memory, false));
-        assert!(!screens(Harm::None, Taken::Memory, false));
+    fn who_is_to_be_turned_down_has_to_reach_the_middle_of_the_class() {
+        let stay = |wanted: Harm, full: [f64; 3]| {
+            let cast = Cast::of_kernels(wanted, Taken::Memory);
+            let harms: Vec<Vec<Option<f64>>> = full.map(|harm| vec![Some(harm); 2]).to_vec();
+            let (left, _) = cast.clone().parted(cast.each_polluter(), &harms, wanted);
+            cast.kernels.iter().map(|kernel| left.kernels.contains(kernel)).collect::<Vec<_>>()
+        };
+        assert_eq!(stay(Harm::Little, [1.04, 1.11, 1.13]), [false, false, true]);
+        assert_eq!(stay(Harm::Much, [1.04, 1.11, 1.13]), [false, true, true]);
+        assert_eq!(stay(Harm::Little, [1.3, 1.5, 2.0]), [true; 3], "it is turned down");
+        assert_eq!(stay(Harm::Little, [1.01, 1.02, 1.04]), [true; 3], "nobody stays");
     }
 
     #[test]

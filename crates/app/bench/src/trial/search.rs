@@ -16,7 +16,12 @@
 //! of which neither is known, nor how much pairs scatter. Each combination on a grid has a weight;
 //! a pair multiplies it by its likelihood (Student's t with 4 degrees of freedom, so that a turn gone
 //! wrong counts for little). The next pair is played at the duty that lies within the class with the
-//! greatest probability. It begins with what was usual in the trials before.
+//! greatest probability.
+//!
+//! It begins with what is *usual*: what was believed in the end of each culprit of the kind, all put together, and of
+//! two that are only assumed. So it knows how effects differ from trial to trial, and which power they have, and a
+//! few pairs of one trial do not lead it far from there. In the end a trial's own pairs are learned as well, which
+//! tell more than those of its search.
 //!
 //! Pairs of the search decide nothing but the duty: they were chosen by what they told, and what is
 //! chosen so tells too much. The trial measures anew.
@@ -39,8 +44,10 @@ const EFFECTS: u32 = 39;
 const POWERS: [f64; 4] = [0.7, 1.0, 1.4, 2.0];
 /// Deviations of a pair, in ln.
 const DEVIATIONS: [f64; 5] = [0.05, 0.1, 0.2, 0.4, 0.8];
-/// What is usual scatters by so much from trial to trial, in ln.
-const USUAL_LN: f64 = 1.4;
+/// By so much effects are assumed to scatter from trial to trial, in ln.
+const ASSUMED_LN: f64 = 1.4;
+/// So many trials are assumed, so that one gone wrong does not lead the next astray.
+const ASSUMED: f64 = 2.0;
 const UNIT_CPUS: f64 = 0.1;
 /// Duties that are thought of, each larger than the one before by the same factor.
 const DUTIES: u32 = 64;
@@ -58,13 +65,9 @@ pub struct SearchPair {
     pub cost_ratio: f64,
 }
 
-/// What a tenth of a CPU usually does to the service, as ln of harm - 1: the mean over trials, of
-/// which some are assumed, so that one gone wrong does not lead the next astray.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Usual {
-    mean: f64,
-    trials: f64,
-}
+/// What culprits of a kind usually do: of each cell the weights that it had in the end, added up.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Usual(Vec<f64>);
 
 impl Usual {
     /// Before anything was seen. Of the CPU: a queue at four fifths of what it can, 1 / (1 - rho) grows
@@ -74,13 +77,18 @@ impl Usual {
             Taken::Cpu => 0.15,
             Taken::Memory => 0.02,
         };
-        Self { mean: excess.ln(), trials: 4.0 }
+        let off = |cell: Cell| (cell.effect_ln - excess.ln()) / ASSUMED_LN;
+        let mut cells: Vec<Cell> = Cell::all()
+            .map(|cell| Cell { weight: (-0.5 * off(cell).powi(2)).exp(), ..cell })
+            .collect();
+        normalise(&mut cells);
+        Self(cells.iter().map(|cell| ASSUMED * cell.weight).collect())
     }
 
     pub(super) fn learn(&mut self, search: &Search) {
-        let found: f64 = search.cells.iter().map(|cell| cell.weight * cell.effect_ln).sum();
-        self.trials += 1.0;
-        self.mean += (found - self.mean) / self.trials;
+        for (usual, cell) in self.0.iter_mut().zip(&search.cells) {
+            *usual += cell.weight;
+        }
     }
 }
 
@@ -94,6 +102,16 @@ struct Cell {
 }
 
 impl Cell {
+    /// The grid.
+    fn all() -> impl Iterator<Item = Cell> {
+        let step = (EFFECTS_LN.1 - EFFECTS_LN.0) / f64::from(EFFECTS - 1);
+        (0..EFFECTS).map(move |at| EFFECTS_LN.0 + step * f64::from(at)).flat_map(|effect_ln| {
+            POWERS.iter().flat_map(move |&power| {
+                DEVIATIONS.map(|deviation| Cell { effect_ln, power, deviation, weight: 1.0 })
+            })
+        })
+    }
+
     /// ln of harm - 1.
     fn excess_ln(&self, units_ln: f64) -> f64 {
         self.effect_ln + self.power * units_ln
@@ -121,26 +139,27 @@ pub(super) struct Search {
 
 impl Search {
     /// `class` is what is wanted, in factors above 1.
-    pub(super) fn new((taken, threads): (Taken, u32), class: Range<f64>, usual: Usual) -> Self {
-        let step = (EFFECTS_LN.1 - EFFECTS_LN.0) / f64::from(EFFECTS - 1);
-        let cells =
-            (0..EFFECTS).map(|at| EFFECTS_LN.0 + step * f64::from(at)).flat_map(|effect_ln| {
-                let off = (effect_ln - usual.mean) / USUAL_LN;
-                let weight = (-0.5 * off * off).exp();
-                POWERS.iter().flat_map(move |&power| {
-                    DEVIATIONS.map(|deviation| Cell { effect_ln, power, deviation, weight })
-                })
-            });
-        let cells = cells.collect();
+    pub(super) fn new((taken, threads): (Taken, u32), class: Range<f64>, usual: &Usual) -> Self {
+        let weighed = Cell::all().zip(&usual.0).map(|(cell, &weight)| Cell { weight, ..cell });
+        let mut cells: Vec<Cell> = weighed.collect();
+        normalise(&mut cells);
         let wanted_ln = (class.start - 1.0).ln()..(class.end - 1.0).ln();
         let threads = f64::from(threads);
-        let mut search = Self { taken, threads, wanted_ln, cells, pairs: Vec::new() };
-        search.normalise();
-        search
+        Self { taken, threads, wanted_ln, cells, pairs: Vec::new() }
     }
 
-    /// Learns what was seen at this duty.
+    /// Learns what was seen at this duty in the search.
     pub(super) fn learn(&mut self, duty: Duty, pair: &Pair) {
+        self.weigh(duty, pair);
+        self.pairs.push(SearchPair {
+            duty_percent: duty.percent(),
+            latency_ratio: pair.latency_ln.exp(),
+            cost_ratio: pair.cost_ln.exp(),
+        });
+    }
+
+    /// What is believed of each cell after this pair, of a search or of the trial itself.
+    pub(super) fn weigh(&mut self, duty: Duty, pair: &Pair) {
         let seen_ln = match self.taken {
             Taken::Cpu => pair.latency_ln,
             Taken::Memory => pair.cost_ln,
@@ -149,12 +168,7 @@ impl Search {
         for cell in &mut self.cells {
             cell.weight *= cell.likelihood(units_ln, seen_ln);
         }
-        self.normalise();
-        self.pairs.push(SearchPair {
-            duty_percent: duty.percent(),
-            latency_ratio: pair.latency_ln.exp(),
-            cost_ratio: pair.cost_ln.exp(),
-        });
+        normalise(&mut self.cells);
     }
 
     /// What was learned until now.
@@ -184,12 +198,12 @@ impl Search {
     fn units_ln(&self, duty: Duty) -> f64 {
         (self.threads * duty.percent() / 100.0 / UNIT_CPUS).ln()
     }
+}
 
-    /// No likelihood is 0 and few pairs come, so the sum is never 0.
-    fn normalise(&mut self) {
-        let sum: f64 = self.cells.iter().map(|cell| cell.weight).sum();
-        self.cells.iter_mut().for_each(|cell| cell.weight /= sum);
-    }
+/// No likelihood is 0 and few pairs come, so the sum is never 0.
+fn normalise(cells: &mut [Cell]) {
+    let sum: f64 = cells.iter().map(|cell| cell.weight).sum();
+    cells.iter_mut().for_each(|cell| cell.weight /= sum);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::Ground;
 use super::crowd::Crowd;
-use super::draw::{Composition, Harm, Taken};
+use super::draw::{Composition, Duty, Harm, Taken};
 use super::harm::Latencies;
 use super::off::{Arrivals, OffTurns};
 use super::search::{Search, Usual};
@@ -28,14 +28,22 @@ pub(super) struct Usuals(BTreeMap<&'static str, Usual>);
 impl Usuals {
     fn of(&self, taken: Taken, drawn: &Composition) -> Usual {
         let known = drawn.pressing().and_then(|kernel| self.0.get(key(taken, kernel.resource)));
-        known.copied().unwrap_or_else(|| Usual::of(taken))
+        known.cloned().unwrap_or_else(|| Usual::of(taken))
     }
 
-    /// Learns from a search that is over.
-    pub(super) fn learn(&mut self, taken: Taken, drawn: &Composition, search: &Search) {
+    /// Learns from a trial that is over: from its search, and from its own pairs of turns with Quell off.
+    pub(super) fn learn(
+        &mut self,
+        taken: Taken,
+        drawn: &Composition,
+        mut search: Search,
+        off: &OffTurns,
+    ) {
         let Some(kernel) = drawn.pressing() else { return };
+        let duty = Duty::new(taken, kernel.intensity);
+        off.pairs().iter().for_each(|pair| search.weigh(duty, pair));
         let known = self.0.entry(key(taken, kernel.resource));
-        known.or_insert_with(|| Usual::of(taken)).learn(search);
+        known.or_insert_with(|| Usual::of(taken)).learn(&search);
     }
 }
 
@@ -54,7 +62,7 @@ impl Ground<'_> {
         let (threads, class) = (drawn.pressing()?.threads, self.options.harm.bounds()?);
         let taken = self.options.taken;
         let usual = usual.of(taken, drawn);
-        (self.options.harm == Harm::Little).then(|| Search::new((taken, threads), class, usual))
+        (self.options.harm == Harm::Little).then(|| Search::new((taken, threads), class, &usual))
     }
 
     /// Turns the culprit's duty until its harm beside the very groups of this trial is probably of
