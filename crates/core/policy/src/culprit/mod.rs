@@ -10,7 +10,7 @@
 //! lets all its threads run for part of the time, in which it hurts as ever, and none for the rest. So the victim is
 //! slowed by no more than `s`, on average, if that part is at most `(s - 1) / (exp(h u) - 1)`.
 //!
-//! Where that harm is *serious*, surely more than an eighth with all others who are named (by two looks alone, more
+//! Where that harm is *serious*, surely more than 15 % with all others who are named (by two looks alone, more
 //! than a fifth), and for longer than a moment ([`serious`]), it gets so much, and keeps it for a *term*. (A tenth
 //! is worth a limit; but harm comes and goes, and is seen while it is there, so that what is found is now and then more
 //! than what there is on average. Where the host runs the CPUs on cores without a common cache for a part of the time,

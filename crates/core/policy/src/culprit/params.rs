@@ -51,7 +51,7 @@ impl Default for CulpritParams {
     fn default() -> Self {
         Self {
             bearable_ratio: 1.04,
-            least_harm_ratio: 1.125,
+            least_harm_ratio: 1.15,
             least_harm_frac: 0.98,
             least_cpus: 0.05,
             quota_period_ms: 20,
