@@ -247,7 +247,10 @@ impl Ground<'_> {
         let mut off = OffTurns::default();
         let (trial, course) = self.on_stage(number, &crowd, &drawn, arrivals, &mut off)?;
         let trial = trial.after(search.as_ref());
-        if let Some(search) = search {
+        // What a control finds is chance.
+        if let Some(search) = search
+            && !self.options.control
+        {
             usual.learn(self.options.taken, &drawn, search, &off);
         }
         Ok((trial, course))

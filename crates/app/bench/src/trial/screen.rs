@@ -15,7 +15,8 @@
 //!
 //! Too little for much harm is less than half of what is wanted at least: that comes and goes, and with it who does so
 //! much. Little harm is found by turning the culprit down, so that who does less than the middle of the class when it
-//! works as hard as it can is of the class by chance at most: of draws of one who did 1.04 half were discarded.
+//! works as hard as it can is of the class by chance at most: of draws of one who did 1.04 half were discarded. A
+//! program is not turned down: of little harm, too, it may do less.
 //!
 //! Trials of those that stay are drawn and judged as without it.
 
@@ -52,11 +53,11 @@ impl LeftOut {
     }
 }
 
-/// What a polluter must do at full intensity to be drawn, as a factor.
-fn enough(wanted: Harm) -> f64 {
+/// What a polluter must do at full intensity to be drawn, as a factor; whether it can be turned down.
+fn enough(wanted: Harm, turned_down: bool) -> f64 {
     match wanted.bounds() {
         None => 1.0,
-        Some(class) if class.end.is_finite() => (class.start * class.end).sqrt(),
+        Some(class) if turned_down && class.end.is_finite() => (class.start * class.end).sqrt(),
         Some(class) => 1.0 + ENOUGH_FRAC * (class.start - 1.0),
     }
 }
@@ -115,7 +116,7 @@ impl Cast {
         harms: &[Vec<Option<f64>>],
         wanted: Harm,
     ) -> (Self, Vec<LeftOut>) {
-        let enough = enough(wanted);
+        let enough = enough(wanted, self.polluters.is_empty());
         let (mut stay, mut out) = (Vec::new(), Vec::new());
         for (one, harms) in each.into_iter().zip(harms) {
             match harms.iter().copied().collect::<Option<Vec<f64>>>() {
@@ -165,6 +166,7 @@ mod tests {
         assert_eq!(stay(Harm::Much, [1.04, 1.11, 1.13]), [false, true, true]);
         assert_eq!(stay(Harm::Little, [1.3, 1.5, 2.0]), [true; 3], "it is turned down");
         assert_eq!(stay(Harm::Little, [1.01, 1.02, 1.04]), [true; 3], "nobody stays");
+        assert!(enough(Harm::Little, false) < 1.05, "a program works as it does");
     }
 
     #[test]

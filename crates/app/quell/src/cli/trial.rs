@@ -36,8 +36,8 @@ enum What {
 /// per answer, or its answers in time, whichever is worst) is measured with Quell off, in pairs of
 /// short turns beside it and without it, with the same arrivals; a trial in which that is not in
 /// the wanted class is discarded and told. Then `quell guard` begins with law `culprit`. With much
-/// harm, once somebody is limited or has been named for five seconds, the service's tail and the work of innocents are measured in
-/// turns: everybody under the law, the service alone, and without the culprit. With little harm,
+/// harm, once somebody is limited or has been named for five seconds, the service's tail and the
+/// work of innocents are measured in turns: everybody under the law, the service alone, and without the culprit. With little harm,
 /// more pairs are played with Quell off for 6 seconds once the law has ended, and all count
 /// together. How hard one works who is to do little harm is found before its trial, with Quell off,
 /// by what it does to the service beside the groups drawn. Each trial takes at most 25 seconds, 31

@@ -77,7 +77,11 @@ impl FromStr for Listed {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        Ok(Self(if text == "none" { None } else { Some(text.parse()?) }))
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let service = text.parse().map_err(|why| anyhow::anyhow!("{why}, or none"))?;
+        Ok(Self(Some(service)))
     }
 }
 
