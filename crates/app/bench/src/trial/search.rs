@@ -27,12 +27,18 @@
 //! chosen so tells too much. The trial measures anew.
 //!
 //! One who takes the CPU is judged by the service's mean latency, one who takes memory, from CPUs that
-//! are not the service's, by its CPU time per answer, which scatters less.
+//! are not the service's, by its CPU time per answer, which scatters less. But the harm of a trial is the greatest
+//! of three factors, mostly latency, since a dearer request makes the next ones wait as well: in ln about 1.3 times
+//! as much as the cost. How much more it is comes from the trials before ([`Growth`]), and the class that is wanted of
+//! what is seen is so much less far from 1. Without that most of those discarded for another class did too much.
 //!
 //! Only harm that was measured with Quell off comes in here, nothing that Quell said.
 
+mod growth;
+
 use super::draw::{Duty, Taken};
-use super::harm::Pair;
+use super::harm::{Measured, Pair};
+pub(super) use growth::Growth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -68,6 +74,16 @@ pub struct SearchPair {
 /// What culprits of a kind usually do: of each cell the weights that it had in the end, added up.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Usual(Vec<f64>);
+
+impl Taken {
+    /// What a search sees of harm that was measured, in ln.
+    pub(super) fn seen_ln(self, harm: Measured) -> f64 {
+        match self {
+            Self::Cpu => harm.latency_ratio.ln(),
+            Self::Memory => harm.cost_ratio.ln(),
+        }
+    }
+}
 
 impl Usual {
     /// Before anything was seen. Of the CPU: a queue at four fifths of what it can, 1 / (1 - rho) grows
@@ -130,7 +146,7 @@ impl Cell {
 pub(super) struct Search {
     taken: Taken,
     threads: f64,
-    /// What is wanted, as ln of harm - 1.
+    /// What is wanted of what is seen, as ln of it - 1.
     wanted_ln: Range<f64>,
     cells: Vec<Cell>,
     /// What was learned.
@@ -138,12 +154,18 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// `class` is what is wanted, in factors above 1.
-    pub(super) fn new((taken, threads): (Taken, u32), class: Range<f64>, usual: &Usual) -> Self {
+    /// `class` is the harm that is wanted, in factors above 1.
+    pub(super) fn new(
+        (taken, threads): (Taken, u32),
+        class: Range<f64>,
+        usual: &Usual,
+        growth: Growth,
+    ) -> Self {
         let weighed = Cell::all().zip(&usual.0).map(|(cell, &weight)| Cell { weight, ..cell });
         let mut cells: Vec<Cell> = weighed.collect();
         normalise(&mut cells);
-        let wanted_ln = (class.start - 1.0).ln()..(class.end - 1.0).ln();
+        let seen = |harm: f64| (harm.ln() / growth.factor()).exp_m1().ln();
+        let wanted_ln = seen(class.start)..seen(class.end);
         let threads = f64::from(threads);
         Self { taken, threads, wanted_ln, cells, pairs: Vec::new() }
     }

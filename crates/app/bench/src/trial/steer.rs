@@ -5,7 +5,7 @@ use super::crowd::Crowd;
 use super::draw::{Composition, Duty, Harm, Taken};
 use super::harm::Latencies;
 use super::off::{Arrivals, OffTurns};
-use super::search::{Search, Usual};
+use super::search::{Growth, Search, Usual};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,17 @@ const HOPELESS: f64 = 0.05;
 /// A culprit begins anew, which takes a tenth of a second, only for so much more of it.
 const WORTH: f64 = 0.03;
 
-/// What is usual of culprits, by what they press on.
+/// What is usual of culprits.
 #[derive(Debug, Default)]
-pub(super) struct Usuals(BTreeMap<&'static str, Usual>);
+pub(super) struct Usuals {
+    /// By what they press on.
+    known: BTreeMap<&'static str, Usual>,
+    growth: Growth,
+}
 
 impl Usuals {
     fn of(&self, taken: Taken, drawn: &Composition) -> Usual {
-        let known = drawn.pressing().and_then(|kernel| self.0.get(key(taken, kernel.resource)));
+        let known = drawn.pressing().and_then(|kernel| self.known.get(key(taken, kernel.resource)));
         known.cloned().unwrap_or_else(|| Usual::of(taken))
     }
 
@@ -42,8 +46,11 @@ impl Usuals {
         let Some(kernel) = drawn.pressing() else { return };
         let duty = Duty::new(taken, kernel.intensity);
         off.pairs().iter().for_each(|pair| search.weigh(duty, pair));
-        let known = self.0.entry(key(taken, kernel.resource));
+        let known = self.known.entry(key(taken, kernel.resource));
         known.or_insert_with(|| Usual::of(taken)).learn(&search);
+        if let Some(harm) = off.harm() {
+            self.growth.learn(harm.ratio().ln(), taken.seen_ln(harm));
+        }
     }
 }
 
@@ -61,8 +68,9 @@ impl Ground<'_> {
     pub(super) fn search(&self, drawn: &Composition, usual: &Usuals) -> Option<Search> {
         let (threads, class) = (drawn.pressing()?.threads, self.options.harm.bounds()?);
         let taken = self.options.taken;
-        let usual = usual.of(taken, drawn);
-        (self.options.harm == Harm::Little).then(|| Search::new((taken, threads), class, &usual))
+        let (usual, growth) = (usual.of(taken, drawn), usual.growth);
+        let search = || Search::new((taken, threads), class, &usual, growth);
+        (self.options.harm == Harm::Little).then(search)
     }
 
     /// Turns the culprit's duty until its harm beside the very groups of this trial is probably of
