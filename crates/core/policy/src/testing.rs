@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(crate) use seen::{Seen, observe};
 pub(crate) use setup::{SetupBuilder, setup};
 pub(crate) use standing::{Standing, journal_lines};
-pub(crate) use suspects::{GROUPS, World, machine};
+pub(crate) use suspects::{GROUPS, World, machine, machine_of};
 
 /// Seconds that the platform's clock shows at a test's second 0.
 pub(crate) const EPOCH_S: f64 = 1000.0;

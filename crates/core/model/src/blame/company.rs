@@ -132,12 +132,12 @@ impl Sum {
 }
 
 /// One group, or idleness, as it enters the comparison.
-struct Row<'a> {
-    suspect: Option<&'a Tenant>,
-    ln_cost: f64,
+pub(super) struct Row<'a> {
+    pub(super) suspect: Option<&'a Tenant>,
+    pub(super) ln_cost: f64,
     /// Variance of that by chance.
-    chance: f64,
-    sends: f64,
+    pub(super) chance: f64,
+    pub(super) sends: f64,
 }
 
 /// What one victim did beside whom.
@@ -247,8 +247,13 @@ impl Company {
         seen.clamp(least, most)
     }
 
+    /// The most variance of what beside somebody is different for reasons other than his work.
+    pub(super) fn most_other_variance(&self) -> f64 {
+        self.params.other_sd * self.params.other_sd
+    }
+
     /// Those of whom enough was seen.
-    fn rows(&self, request_variance: f64) -> Vec<Row<'_>> {
+    pub(super) fn rows(&self, request_variance: f64) -> Vec<Row<'_>> {
         let row = |suspect, sum: &Sum| {
             (sum.sends >= self.params.least_sends && sum.cpu_s > 0.0).then(|| Row {
                 suspect,

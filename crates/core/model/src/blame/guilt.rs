@@ -1,6 +1,7 @@
 //! Weights of all hypotheses about who hurts one victim.
 
 mod beside;
+mod crew;
 mod heard;
 mod leave;
 mod looked;
@@ -8,6 +9,7 @@ mod places;
 mod sizes;
 
 use super::hypothesis::{Hypothesis, Noisy, Seen};
+use crew::Band;
 use quell_types::{Tenant, Time};
 use sizes::Size;
 use std::cell::OnceCell;
@@ -94,6 +96,8 @@ pub struct Guilt {
     /// Where each is in that list: they are looked up by name far more often than they change.
     places: BTreeMap<Tenant, usize>,
     experiments: Vec<u32>,
+    /// One of them that stands for several, if there is one.
+    band: Band,
     /// How large each is.
     sizes: Vec<Size>,
     /// Nobody, then each suspect alone, then pairs in the order of their members.
@@ -125,6 +129,7 @@ impl Guilt {
             suspects: Vec::new(),
             places: BTreeMap::new(),
             experiments: Vec::new(),
+            band: Band::default(),
             sizes: Vec::new(),
             hypotheses: Vec::new(),
             learned: false,
@@ -224,9 +229,9 @@ impl Guilt {
             hypothesis.measure(&doses, &noisy);
         }
         self.level();
-        for (count, dose) in self.experiments.iter_mut().zip(&doses) {
-            let held = measurement.experiment && *dose >= self.params.least_dose_cpus;
-            *count = count.saturating_add(u32::from(held));
+        for (suspect, dose) in doses.into_iter().enumerate().filter(|_| measurement.experiment) {
+            let held = self.is_held(suspect, dose, measurement);
+            self.experiments[suspect] = self.experiments[suspect].saturating_add(u32::from(held));
         }
     }
 
@@ -304,7 +309,7 @@ impl Guilt {
     #[must_use]
     pub fn foretell(&self, doses_cpus: &BTreeMap<Tenant, f64>) -> f64 {
         let dose = |(index, s): (usize, &Tenant)| {
-            doses_cpus.get(s).map_or(0.0, |cpus| self.dose(index, *cpus))
+            self.part_of(doses_cpus, s).map_or(0.0, |cpus| self.dose(index, cpus))
         };
         let doses: Vec<f64> = self.suspects.iter().enumerate().map(dose).collect();
         let each = self.hypotheses.iter().zip(self.weights());
@@ -358,15 +363,13 @@ impl Guilt {
 
     /// Doses in order, in units, and the sum of squares of those of strangers.
     fn doses(&self, measurement: &Measurement) -> (Vec<f64>, f64) {
-        let mut doses = vec![0.0; self.suspects.len()];
-        let mut strangers = 0.0;
-        for (tenant, dose) in &measurement.doses_cpus {
-            match self.index(tenant) {
-                Some(index) => doses[index] = self.dose(index, *dose),
-                None => strangers += dose * dose,
-            }
-        }
-        (doses, strangers)
+        let lost = &measurement.doses_cpus;
+        let dose = |(index, s): (usize, &Tenant)| {
+            self.part_of(lost, s).map_or(0.0, |cpus| self.dose(index, cpus))
+        };
+        let strange = lost.iter().filter(|(tenant, _)| self.index(tenant).is_none());
+        let strangers = strange.map(|(_, dose)| dose * dose).sum();
+        (self.suspects.iter().enumerate().map(dose).collect(), strangers)
     }
 
     /// Keeps the greatest weight at 1, so that none leaves the range of numbers.

@@ -207,7 +207,7 @@ pub(super) fn culprit(
     params: &FindingParams,
 ) -> Option<Culprit> {
     // The probability of harm is never above that of guilt, and costs more to reckon.
-    if guilt.guilt(tenant) < params.suspected_frac {
+    if guilt.guilt(tenant) < params.suspected_frac || !guilt.fits_clearly(tenant) {
         return None;
     }
     let belief = guilt.belief(tenant)?;

@@ -85,6 +85,7 @@
 mod choose;
 mod company;
 mod cpi2;
+mod crew;
 mod finding;
 mod gauge;
 mod guilt;
@@ -104,6 +105,7 @@ mod waiting;
 pub use choose::{Candidate, ChooseParams, choose};
 pub use company::{Company, CompanyParams, Told};
 pub use cpi2::{Cpi2, Cpi2Params, Cpi2Sample};
+pub use crew::Crew;
 pub use finding::{Cause, Culprit, Finding, FindingParams, Resource, Standing};
 pub use gauge::{DrivesOut, Gauge, GaugeParams, Loads, Locker, Pressing, Suffering, Toll, Window};
 pub use guilt::{Belief, Guilt, GuiltParams, Measurement};

@@ -8,7 +8,9 @@
 //! Law `who` names culprits, with the harm that each does by the CPU. That is all it takes. A group that
 //! used `u` CPUs with a harm of `h` made the victim `exp(h u)` times as slow. A CPU bandwidth of a short period
 //! lets all its threads run for part of the time, in which it hurts as ever, and none for the rest. So the victim is
-//! slowed by no more than `s`, on average, if that part is at most `(s - 1) / (exp(h u) - 1)`.
+//! slowed by no more than `s`, on average, if that part is at most `(s - 1) / (exp(h u) - 1)`. Of several who were shown
+//! to slow it, by looks, each gets that part by what all of them do, as if they were one: who splits its work gains
+//! nothing.
 //!
 //! Where that harm is *serious*, surely more than 15 % with all others who are named (by two looks alone, more
 //! than a fifth), and for longer than a moment ([`serious`]), it gets so much, and keeps it for a *term*. (A tenth
@@ -29,7 +31,7 @@
 //! each step:
 //!   who.step()
 //!   for each culprit that is named, not spared and not limited:
-//!       budget = max(used * (bearable - 1) / (exp(harm * used) - 1), least)
+//!       budget = max(used * (bearable - 1) / (exp(harm * used of all such) - 1), least)
 //!       if the harm is serious to 98 % (by looks: in 4 samples), and budget < what it uses: limit it;
 //!           term = 30 s, or twice the last one if that ended lately
 //!   for each that is limited:
@@ -46,7 +48,7 @@
 //! **Invariants**, checked after every step of every fault run (`quell-faults`). CPU bandwidth is written
 //! only of groups that were named, the idle class of batch only while a service is served first, and a
 //! batch group's weight is only raised, for the sample in which it is watched; nobody is limited to less
-//! than `least_cpus`; services are never limited; freezers are written only of those that are limited, and who is held
+//! than `least_cpus`, or his part of it where several slow a service together; services are never limited; freezers are written only of those that are limited, and who is held
 //! by one runs in one of sixteen samples.
 //!
 //! | rule | when | what |
@@ -86,6 +88,8 @@ use unheld::{Turn, Unheld};
 
 /// Serious harm of so many times as much, in ln, as is not worth a limit is no matter of single looks.
 const PLAIN_TIMES: f64 = 2.5;
+/// However many slow a service together, each is left so much, or the least that one alone is left.
+const LEAST_EACH_CPUS: f64 = 0.01;
 /// That of a group of which nobody said anything.
 const USUAL_WEIGHT: u32 = 100;
 /// That of a group that is to have what it wants for a sample.
@@ -136,6 +140,7 @@ impl Culprit {
     fn charges(&self, setup: &Setup, seen: &Observation) -> BTreeMap<Tenant, Charge> {
         let mut charges: BTreeMap<Tenant, Charge> = BTreeMap::new();
         for finding in self.who.findings().values() {
+            let together_ln = self.together_ln(seen, finding);
             for culprit in finding.culprits.iter().filter(|c| c.status == Standing::Named) {
                 let name = &culprit.workload;
                 let spared = self.spares(name);
@@ -147,9 +152,10 @@ impl Culprit {
                 let (in_bursts, apart_s) = self.who.pulse_of(name).unwrap_or((0.0, 0.0));
                 let used_cpus = used.max(in_bursts);
                 let whole_cpus = used_cpus.max(self.terms.used_before(name));
-                let budget_cpus = self.budget_cpus(culprit.harm_ln_per_cpu, whole_cpus);
-                let seen_otherwise = culprit.held_back_frac.is_some();
-                let by_looks = culprit.resource != Resource::Cpu && !seen_otherwise;
+                let by_looks = is_by_looks(culprit);
+                let own_ln = culprit.harm_ln_per_cpu * whole_cpus;
+                let harm_ln = if by_looks { together_ln.max(own_ln) } else { own_ln };
+                let budget_cpus = self.budget_cpus((own_ln, harm_ln), whole_cpus);
                 let serious = culprit.serious_frac >= self.params.least_harm_frac;
                 let plain = libm::log(culprit.slowdown)
                     >= PLAIN_TIMES * libm::log(self.params.least_harm_ratio);
@@ -163,12 +169,26 @@ impl Culprit {
         charges
     }
 
-    /// What somebody of this harm may use who used so much, in steps, so that tiny changes cause no writes.
-    fn budget_cpus(&self, harm_ln_per_cpu: f64, used_cpus: f64) -> f64 {
+    /// The harm of all who are named by looks, as they were before they were limited, in ln.
+    fn together_ln(&self, seen: &Observation, finding: &Finding) -> f64 {
+        let named = finding.culprits.iter().filter(|c| c.status == Standing::Named);
+        let each = named.filter(|culprit| is_by_looks(culprit)).filter_map(|culprit| {
+            let used_cpus = used_cpus(seen, &culprit.workload)?;
+            let whole_cpus = used_cpus.max(self.terms.used_before(&culprit.workload));
+            Some(culprit.harm_ln_per_cpu * whole_cpus)
+        });
+        each.sum()
+    }
+
+    /// What somebody may use who used so much, and did such a harm with that, and all with him, in ln; in steps, so
+    /// that tiny changes cause no writes. All of them together are left the least that one is left.
+    fn budget_cpus(&self, (own_ln, harm_ln): (f64, f64), used_cpus: f64) -> f64 {
         const STEPS_PER_CPU: f64 = 50.0;
-        let more = libm::expm1(harm_ln_per_cpu * used_cpus);
+        let more = libm::expm1(harm_ln);
+        let share = own_ln / harm_ln.max(f64::MIN_POSITIVE);
+        let least_cpus = (share * self.params.least_cpus).max(LEAST_EACH_CPUS);
         let bearable = used_cpus * (self.params.bearable_ratio - 1.0) / more.max(f64::MIN_POSITIVE);
-        (libm::floor(bearable * STEPS_PER_CPU) / STEPS_PER_CPU).max(self.params.least_cpus)
+        (libm::floor(bearable * STEPS_PER_CPU) / STEPS_PER_CPU).max(least_cpus)
     }
 
     fn limit(&mut self, setup: &Setup, name: &Tenant, budget_cpus: f64) {
@@ -284,6 +304,11 @@ impl Culprit {
             self.ledger.release(knob, &Reason::polluter(rule, Vec::new()));
         }
     }
+}
+
+/// Whether looks showed what it does, so that looks may show the contrary.
+fn is_by_looks(culprit: &quell_model::blame::Culprit) -> bool {
+    culprit.resource != Resource::Cpu && culprit.held_back_frac.is_none()
 }
 
 fn used_cpus(seen: &Observation, name: &Tenant) -> Option<f64> {

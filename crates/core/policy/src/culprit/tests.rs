@@ -1,5 +1,7 @@
 //! Tests of `culprit` in a small world.
 
+mod dodges;
+
 use super::*;
 use crate::testing::{GROUPS, World};
 use quell_types::KnobRange;

@@ -70,14 +70,24 @@ pub(crate) struct World<P> {
     pub(crate) goes_in_s: f64,
     /// In which time it comes back when who does it runs again.
     pub(crate) comes_in_s: f64,
+    /// Beside whom requests seem dearer than he makes them, in ln.
+    pub(crate) seem_ln: BTreeMap<Tenant, f64>,
+    /// Whether who hurts rests during each look.
+    pub(crate) hides: bool,
+    in_look: bool,
     seed: u64,
     step: u32,
 }
 
 /// So many CPUs, the service and the groups.
 pub(crate) fn machine(cpus: u32) -> Setup {
+    machine_of(cpus, &GROUPS)
+}
+
+/// The same with these groups.
+pub(crate) fn machine_of(cpus: u32, groups: &[&str]) -> Setup {
     let service = setup(cpus).service("web", 10.0, 4000.0);
-    GROUPS.iter().fold(service, |setup, group| setup.batch(group)).build()
+    groups.iter().fold(service, |setup, group| setup.batch(group)).build()
 }
 
 impl<P: Policy> World<P> {
@@ -105,6 +115,9 @@ impl<P: Policy> World<P> {
             runs_on: None,
             goes_in_s: 0.0,
             comes_in_s: 0.0,
+            seem_ln: BTreeMap::new(),
+            hides: false,
+            in_look: false,
             seed,
             step: 0,
         }
@@ -124,14 +137,18 @@ impl<P: Policy> World<P> {
         (self.apart)(self.step)
     }
 
+    pub(crate) fn groups(&self) -> Vec<Tenant> {
+        self.setup.batch.iter().map(|batch| batch.name.clone()).collect()
+    }
+
     fn wanted_cpus(&self, group: &Tenant) -> f64 {
         let usual = if self.presses.as_ref() == Some(group) { MOST_CPUS } else { CPUS };
         self.large.get(group).copied().unwrap_or(usual)
     }
 
     /// How much of what is told of a group's use is chance: of many threads no more than of one, in CPUs.
-    fn flutter(&self, group: &str) -> f64 {
-        self.large.get(&Tenant::from(group)).map_or(0.05, |cpus| 0.05 * CPUS / cpus)
+    fn flutter(&self, group: &Tenant) -> f64 {
+        self.large.get(group).map_or(0.05, |cpus| 0.05 * (CPUS / cpus).min(1.0))
     }
 
     /// What a group uses while it runs.
@@ -149,7 +166,9 @@ impl<P: Policy> World<P> {
             let done = ln * self.cpus(group) / self.wanted_cpus(group);
             if held.contains(group) { left_frac * done } else { done }
         };
-        let ln: f64 = if self.is_apart() { 0.0 } else { self.harm_ln.iter().map(ln_of).sum() };
+        let hidden = self.hides && self.in_look;
+        let ln: f64 =
+            if self.is_apart() || hidden { 0.0 } else { self.harm_ln.iter().map(ln_of).sum() };
         200e-6 * libm::exp(ln) * (1.0 + SPREAD / requests.sqrt() * self.chance()).max(0.1)
     }
 
@@ -163,8 +182,10 @@ impl<P: Policy> World<P> {
             Some(chips) => left_frac(self.goes_in_s, chips, seconds),
         };
         let cpu_s = requests * self.cost_s(requests, &experiment.groups, done_frac);
-        let used =
-            |group: &Tenant| if running { (self.cpus(group) * seconds * 1e9) as u64 } else { 0 };
+        let rests = |group: &Tenant| !running || self.hides && self.harm_ln.contains_key(group);
+        let used = |group: &Tenant| {
+            if rests(group) { 0 } else { (self.cpus(group) * seconds * 1e9) as u64 }
+        };
         let reading = RequestReading {
             requests: requests as u64,
             bytes_in: 100 * requests as u64,
@@ -188,10 +209,11 @@ impl<P: Policy> World<P> {
             return Err(Gap::absent("this kernel does not tell"));
         }
         let mut company = CompanyReading::default();
-        for group in GROUPS {
-            let group = Tenant::from(group);
-            let sends = RATE * STEP_S / GROUPS.len() as f64;
-            let harm_ln = self.harm_ln.get(&group).map_or(0.0, |ln| ln / CPUS);
+        let groups = self.groups();
+        let sends = RATE * STEP_S / groups.len() as f64;
+        for group in groups {
+            let harm_ln = self.harm_ln.get(&group).map_or(0.0, |ln| ln / self.wanted_cpus(&group));
+            let harm_ln = harm_ln + self.seem_ln.get(&group).copied().unwrap_or(0.0);
             let scatter = (1.0 + SPREAD / sends.sqrt() * self.chance()).max(0.1);
             let cost_s = 200e-6 * libm::exp(harm_ln) * scatter;
             let cpu_ns = (1e9 * cost_s * sends) as u64;
@@ -207,6 +229,7 @@ impl<P: Policy> World<P> {
             );
             *self.held_s.entry(group.clone()).or_default() += held.as_secs_f64();
         }
+        self.in_look = true;
         let mut before = Vec::new();
         let chips = experiment.code.clone().into_iter().map(|run| {
             let alike = before.iter().rev().take_while(|ran| **ran == run).count();
@@ -214,7 +237,9 @@ impl<P: Policy> World<P> {
             before.push(run);
             self.chip(experiment, run, changed.then_some(alike as u32))
         });
-        ExperimentTrace { id: experiment.id, chips: chips.collect(), aborted: None }
+        let chips = chips.collect();
+        self.in_look = false;
+        ExperimentTrace { id: experiment.id, chips, aborted: None }
     }
 
     /// The gauge has counted a quarter of a second; for two of 22 somebody locked the bus.
@@ -230,7 +255,8 @@ impl<P: Policy> World<P> {
             beside.slots[slot] += samples;
         };
         count(None, 8, 50);
-        GROUPS.iter().for_each(|name| count(Some(name), 8, 8));
+        let groups = self.setup.batch.iter().map(|batch| batch.name.as_str());
+        groups.for_each(|name| count(Some(name), 8, 8));
         let mut p95_s = 5e-3 * (1.0 + 0.1 * f64::from(self.step % 3));
         if let Some((locker, times)) = &burst {
             // Held to a twentieth of a CPU it hardly hurts.
@@ -282,9 +308,9 @@ impl<P: Policy> World<P> {
         let company = self.company();
         seen = seen.of("web", |s| s.company = company);
         let mut used_cpus = RATE * cost_s;
-        for group in GROUPS {
-            let used = self.cpus(&group.into()) * (1.0 + self.flutter(group) * self.chance());
-            seen = seen.cpu(group, used);
+        for group in self.groups() {
+            let used = self.cpus(&group) * (1.0 + self.flutter(&group) * self.chance());
+            seen = seen.cpu(group.as_str(), used);
             used_cpus += used;
         }
         let mut seen = seen.done();

@@ -1,6 +1,8 @@
 //! What is known about one service's suffering.
 
+mod choice;
 mod company;
+mod crew;
 mod elsewhere;
 mod settling;
 mod toll;
@@ -9,14 +11,12 @@ mod witness;
 use super::batch::{demands, held_back};
 use elsewhere::without_idle;
 use quell_model::blame::{
-    Candidate, ChooseParams, Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Demand,
-    Evidence, Felt, Finding, FindingParams, Gauge, PulseParams, Pulses, Rival, Settling, Signal,
-    Slight, Suffering, Told, Toll, VictimSigns, Waiting, WaitingParams, When, choose, judge, parts,
-    rivals, undecided,
+    Company, CompanyParams, Cpi2, Cpi2Params, Cpi2Sample, Crew, Demand, Evidence, Felt, Finding,
+    FindingParams, Gauge, PulseParams, Pulses, Rival, Settling, Signal, Slight, Suffering, Told,
+    Toll, VictimSigns, Waiting, WaitingParams, When, judge, parts, rivals, undecided,
 };
 use quell_types::{ExperimentTrace, Observation, ServiceObservation, Tenant, Time, Waits};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use witness::Witness;
 
 /// A service that uses, or wants, so much CPU is asked for something.
@@ -36,6 +36,9 @@ pub(super) struct Victim {
     company: Company,
     /// What that says now.
     told: BTreeMap<Tenant, Told>,
+    /// Those who are taken to hurt together by what it says, and the CPUs that they use.
+    crew: Crew,
+    crew_cpus: f64,
     waiting: Waiting,
     toll: Toll,
     slight: Slight,
@@ -63,6 +66,8 @@ impl Victim {
             cpi2: Cpi2::new(Cpi2Params::default()),
             company: Company::new(CompanyParams::default()),
             told: BTreeMap::new(),
+            crew: Crew::default(),
+            crew_cpus: 0.0,
             waiting: Waiting::new(WaitingParams::default()),
             toll: Toll::default(),
             slight: Slight::default(),
@@ -79,7 +84,7 @@ impl Victim {
 
     /// From now on these are the suspects, who use so much.
     pub(super) fn face(&mut self, suspects: &[Tenant], now: Time, cpus: &BTreeMap<Tenant, f64>) {
-        self.work.guilt.keep(suspects);
+        self.face_crew(suspects, cpus);
         self.latency.guilt.keep(suspects);
         self.work.guilt.size(now, cpus);
         self.latency.guilt.size(now, cpus);
@@ -96,6 +101,7 @@ impl Victim {
         self.latency.guilt.forget(suspect);
         self.pulses.forget(suspect);
         self.company.forget(suspect);
+        self.crew.forget(suspect);
         self.waiting.forget(suspect);
         self.slight.forget(suspect);
         self.settling.forget(suspect);
@@ -105,6 +111,9 @@ impl Victim {
     /// Whether all that is known makes it less likely than at first that one slows it, by whatever is
     /// seen in looks: usually, and in slow moments.
     pub(super) fn acquits(&self, suspect: &Tenant) -> bool {
+        if self.accuses_crew_of(suspect) {
+            return false;
+        }
         let usually_ln = self.work.guilt.evidence_ln(suspect);
         usually_ln < 0.0 && self.pulses.guilt().evidence_ln(suspect) <= 0.0
     }
@@ -313,8 +322,10 @@ impl Victim {
         let correlated = self.cpi2.suspected();
         let (work, latency) = (&self.work.guilt, &self.latency.guilt);
         let waiting = &self.waiting;
-        let evidence = Evidence { work, latency, cpus, correlated, lockers, waiting };
+        let with_crew = self.with_crew(cpus);
+        let evidence = Evidence { work, latency, cpus: &with_crew, correlated, lockers, waiting };
         let mut finding = judge(&evidence, &signs, &self.looked_params());
+        self.tell_crew(&mut finding, cpus);
         self.pulses.tell(&mut finding, &params);
         let suffering = Suffering { toll: &self.toll, slight: &self.slight, cpus };
         gauge.tell(&mut finding, suffering, &params);
@@ -354,17 +365,6 @@ impl Victim {
         self.pulses.is_slow() || self.pulses.count() > 0
     }
 
-    /// Those whom to hold next for so long, so that it shows who makes it slow just now; empty if
-    /// that would tell nothing.
-    pub(super) fn choose_now(&self, candidates: &[Candidate], held: Duration) -> Vec<Tenant> {
-        let now = self.is_slow() && !self.pulses.is_ending();
-        let Some(requests_per_s) = self.requests_per_s.filter(|_| now) else {
-            return Vec::new();
-        };
-        let variance = self.pulses.variance(requests_per_s * held.as_secs_f64());
-        choose(self.pulses.guilt(), candidates, variance, &ChooseParams::default())
-    }
-
     /// The CPUs that somebody uses who is shown to make it slow for moments, while it does; and the
     /// usual time in seconds from one moment to the next.
     pub(super) fn pulse_of(&self, suspect: &Tenant) -> Option<(f64, f64)> {
@@ -372,19 +372,5 @@ impl Victim {
         let culprit = named.into_iter().find(|culprit| culprit.workload == *suspect)?;
         let used_cpus = libm::log(culprit.slowdown) / culprit.harm_ln_per_cpu;
         Some((used_cpus, self.pulses.apart_s()?))
-    }
-
-    /// Those whom to hold next for so long; empty if that would tell nothing. Harm comes first,
-    /// then waiting.
-    pub(super) fn choose(&self, candidates: &[Candidate], held: Duration) -> Vec<Tenant> {
-        let Some(requests_per_s) = self.requests_per_s else { return Vec::new() };
-        if let Some(accused) = self.accused(candidates) {
-            return vec![accused];
-        }
-        let by_work = self.work.choose(candidates, held, requests_per_s);
-        if by_work.is_empty() {
-            return self.latency.choose(candidates, held, requests_per_s);
-        }
-        by_work
     }
 }

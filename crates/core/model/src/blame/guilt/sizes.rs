@@ -80,8 +80,8 @@ impl Guilt {
     /// How many CPUs suspects use now.
     pub fn size(&mut self, now: Time, used_cpus: &BTreeMap<Tenant, f64>) {
         for index in 0..self.suspects.len() {
-            let Some(used) = used_cpus.get(&self.suspects[index]) else { continue };
-            let (before, after) = (self.sizes[index], self.sizes[index].with(*used, now));
+            let Some(used) = self.part_of(used_cpus, &self.suspects[index]) else { continue };
+            let (before, after) = (self.sizes[index], self.sizes[index].with(used, now));
             self.sizes[index] = after;
             if after.unit_cpus != before.unit_cpus {
                 self.resize(index, after.unit_cpus / before.unit_cpus);

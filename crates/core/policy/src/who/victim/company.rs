@@ -13,7 +13,10 @@ impl Victim {
     pub(in super::super) fn accompany(&mut self, seen: &Observation, service: &ServiceObservation) {
         if let Ok(company) = &service.company {
             self.company.see(company, seen.interval_s);
-            self.told = self.company.told(self.work.measurer.request_variance());
+            let variance = self.work.measurer.request_variance();
+            self.told = self.company.told(variance);
+            self.crew.follow(&self.company, variance);
+            self.told.extend(self.crew.name().zip(self.crew.told()));
         }
         self.work.guilt.accompany(&self.told);
     }
@@ -30,9 +33,13 @@ impl Victim {
     /// harm, and who is probably guilty by its company; of several the one in the worst. Of the latter those who
     /// are held back by their quota are left alone: they do little harm now, and what may be held of them is
     /// wanted when they are free again.
-    pub(super) fn accused(&self, candidates: &[Candidate]) -> Option<Tenant> {
+    /// None, or one, which is a crew only if that is asked for.
+    pub(super) fn accused(&self, candidates: &[Candidate], crew_too: bool) -> Vec<Tenant> {
         let (guilt, params) = (&self.work.guilt, self.params());
         let accused = |c: &&Candidate| {
+            if self.is_crew(&c.suspect) && !crew_too {
+                return false;
+            }
             let held = guilt.experiments(&c.suspect);
             let in_bad_company = guilt.company_ln(&c.suspect) >= ACCUSED_LN;
             // Nothing else can have made it likely; the rest costs more the more suspects there are, harm more
@@ -55,12 +62,18 @@ impl Victim {
             of(a).total_cmp(&of(b))
         };
         let worst = candidates.iter().filter(accused).max_by(worse);
-        worst.map(|candidate| candidate.suspect.clone())
+        worst.map(|candidate| candidate.suspect.clone()).into_iter().collect()
     }
 
     /// Whether looks have made it likely that somebody who uses so many CPUs is guilty, and it is open whether he
     /// is to be named, or does serious harm.
     pub(in super::super) fn may_be_guilty(&self, suspect: &Tenant, cpus: f64) -> bool {
+        let crew = self.crew.name().filter(|_| self.crew.members().contains(suspect));
+        self.is_probably_guilty(suspect, cpus)
+            || crew.is_some_and(|crew| self.is_probably_guilty(&crew, self.crew_cpus))
+    }
+
+    fn is_probably_guilty(&self, suspect: &Tenant, cpus: f64) -> bool {
         let (guilt, params) = (&self.work.guilt, self.params());
         let looks = guilt.experiments(suspect);
         if looks == 0 || guilt.guilt(suspect) < params.suspected_frac {
