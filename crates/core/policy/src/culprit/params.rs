@@ -18,7 +18,7 @@ pub struct CulpritParams {
     pub least_harm_ratio: f64,
     /// Probability of more from which it is limited.
     pub least_harm_frac: f64,
-    /// The least that a culprit keeps, in CPUs.
+    /// The least that a culprit keeps, in CPUs; several who slow a service together keep it together, 0.01 each.
     pub least_cpus: f64,
     /// Period of its CPU bandwidth, in milliseconds.
     pub quota_period_ms: u64,
