@@ -79,23 +79,22 @@ impl Victim {
         let Some(at) = finding.culprits.iter().position(|culprit| culprit.workload == name) else {
             return;
         };
-        let crew = finding.culprits.remove(at);
+        let (crew, members) = (finding.culprits.remove(at), self.crew.members());
         let named = crew.status == Standing::Named;
-        for member in self.crew.members() {
-            let used_cpus = cpus.get(member).copied().unwrap_or(0.0);
-            let known = finding.culprits.iter().position(|culprit| culprit.workload == *member);
-            match known.map(|known| (known, finding.culprits[known].status)) {
-                Some((_, Standing::Named)) => {}
-                Some(_) if !named => {}
-                Some((known, _)) => {
-                    finding.culprits[known] = part(&crew, member, used_cpus, self.crew_cpus)
-                }
-                None => finding.culprits.push(part(&crew, member, used_cpus, self.crew_cpus)),
-            }
+        if named {
+            // Those before it are named, too, and stay.
+            let open = |c: &Culprit| c.status != Standing::Named && members.contains(&c.workload);
+            finding.culprits.retain(|culprit| !open(culprit));
         }
-        let count = self.crew.members().len();
+        let known: Vec<Tenant> = finding.culprits.iter().map(|c| c.workload.clone()).collect();
+        let told = members.iter().filter(|member| !known.contains(member)).map(|member| {
+            let used_cpus = cpus.get(member).copied().unwrap_or(0.0);
+            part(&crew, member, used_cpus, self.crew_cpus)
+        });
+        finding.culprits.splice(at..at, told);
+        let (count, hurt) = (members.len(), if named { "hurt" } else { "may hurt" });
         finding.evidence.push(format!(
-            "these {count} hurt together, {:.2} times, and each of them alone too little to be found",
+            "these {count} {hurt} together, {:.2} times, and each of them alone too little to be found",
             crew.slowdown
         ));
     }
