@@ -109,7 +109,8 @@ impl Crew {
         let is_member = |of: &&(&Tenant, &Row<'_>)| self.members.contains(of.0);
         let (members, rest): (Vec<_>, Vec<_>) = told.iter().partition(is_member);
         let Some(rest) = Rest::of(rest.iter().map(|(_, row)| *row), other_variance) else {
-            return false;
+            // As long as too little is seen of them nothing speaks against it.
+            return true;
         };
         let all_stand_out = members.iter().all(|(_, row)| rest.out_sd(row) >= STAYS_SD);
         let joined = told.iter().filter(|of| !is_member(of)).any(|(_, row)| rest.stands_out(row));
@@ -238,6 +239,9 @@ mod tests {
         let first = crew.name();
         // Limited, they hardly run.
         crew.follow(&company(&[all[0], all[1], all[2], all[5]]), 0.64);
+        assert_eq!(crew.name(), first);
+        // Nobody else is seen enough either.
+        crew.follow(&company(&all[..1]), 0.64);
         assert_eq!(crew.name(), first);
         let mut with = all;
         with[5].1 = 300;

@@ -32,6 +32,9 @@
 //! their ways. The next set to hold is the one about whose effect the hypotheses disagree most:
 //! about half of the guilt, so bisection comes out of the arithmetic.
 //!
+//! Several who hurt together, each too little to be found, are one more suspect where company tells of them
+//! ([`Crew`]).
+//!
 //! CPU time per request does not tell of waiting for a CPU; the scheduler does, exactly: who ran
 //! while the victim's threads stood ready ([`Waiting`]). Its effects are in ln as well and add up
 //! with the others, so that one group may be named for the CPU and another for the cache. To share

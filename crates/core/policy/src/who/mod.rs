@@ -65,7 +65,7 @@
 //!   if no look is on its way, the last one is long enough ago, and the CPUs share a cache (or have not for long):
 //!       for each victim, least looked at first:
 //!           set = the one in bad company, if it is probably guilty and not named yet; else those about
-//!               whom its hypotheses disagree most, of those who can pay
+//!               whom its hypotheses disagree most, of those who can pay; several who hurt together count as one
 //!           if there is one: play it, and stop
 //!   if a look begins, or none is on its way, and a CPU may be idle: a burst
 //!   judge each victim

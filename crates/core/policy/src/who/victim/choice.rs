@@ -26,7 +26,7 @@ impl Victim {
     pub(in super::super) fn choose(&self, candidates: &[Candidate], held: Duration) -> Vec<Tenant> {
         let Some(requests_per_s) = self.requests_per_s else { return Vec::new() };
         let candidates = &self.candidates_with_crew(candidates);
-        // The others show whether one of a crew does it alone.
+        // Only each second look may be at a crew that is sure enough: the others show whether one of it does it alone.
         let accused = |crew_too| self.each_of(self.accused(candidates, crew_too));
         let first = accused(self.looks.is_multiple_of(2));
         if !first.is_empty() {
