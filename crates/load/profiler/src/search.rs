@@ -14,7 +14,8 @@
 //!           lo = 0, hi = 100; while hi - lo > resolution: x = (lo + hi) / 2
 //!           trial(x): kept -> lo = x, lost -> hi = x
 //! refine:   while there is time and the interval of the answer is wider than the resolution:
-//!           three more ratios at that one of the two levels around the answer which has fewer
+//!           three more ratios at that one of the two levels around the answer which has fewer; where there is
+//!           none below, halfway between that above and quiet, once ten ratios are known of that above
 //! ```
 //!
 //! What is not decided at MOST is judged by its median; the interval of the answer, which
@@ -49,18 +50,21 @@ pub fn verdict(ratios: &[f64], threshold: f64) -> Option<Verdict> {
     (ratios.len() >= LEAST && side(found.low) == side(found.high)).then(|| side(found.value))
 }
 
-/// The level at which more ratios tell most about an answer: of those next to it on either side the one with fewer.
-/// None without levels.
+/// The intensity at which more ratios tell most about an answer: of the levels next to it on either side the one with
+/// fewer; where there is none below, halfway down to quiet, once the one above is known. None without levels.
 #[must_use]
-pub(crate) fn nearest(levels: &[Level], answer: f64) -> Option<usize> {
+pub(crate) fn nearest(levels: &[Level], answer: f64) -> Option<f64> {
     let side = |above: bool| {
-        let there = levels.iter().enumerate().filter(|(_, l)| (l.percent >= answer) == above);
-        there.min_by(|(_, a), (_, b)| {
-            (a.percent - answer).abs().total_cmp(&(b.percent - answer).abs())
-        })
+        let there = levels.iter().filter(move |l| (l.percent >= answer) == above);
+        there.min_by(|a, b| (a.percent - answer).abs().total_cmp(&(b.percent - answer).abs()))
     };
-    let both = [side(false).filter(|_| answer < 100.0), side(true)];
-    both.into_iter().flatten().min_by_key(|(_, level)| level.ratios.len()).map(|(at, _)| at)
+    let above = side(true).map(|level| (level.percent, level.ratios.len()));
+    let below = match side(false) {
+        _ if answer >= 100.0 => None,
+        Some(level) => Some((level.percent, level.ratios.len())),
+        None => above.filter(|(_, known)| *known >= MOST).map(|(percent, _)| (percent / 2.0, 0)),
+    };
+    [below, above].into_iter().flatten().min_by_key(|(_, known)| *known).map(|(percent, _)| percent)
 }
 
 /// The search of one resource.
@@ -138,9 +142,13 @@ mod tests {
     fn more_is_measured_next_to_the_answer() {
         let level = |percent, count| Level { percent, ratios: vec![1.0; count] };
         let levels = [level(100.0, 9), level(50.0, 4), level(75.0, 6), level(25.0, 1)];
-        for (answer, at) in
-            [(100.0, Some(0)), (60.0, Some(1)), (80.0, Some(2)), (50.0, Some(3)), (3.0, Some(3))]
-        {
+        for (answer, at) in [
+            (100.0, Some(100.0)),
+            (60.0, Some(50.0)),
+            (80.0, Some(75.0)),
+            (50.0, Some(25.0)),
+            (3.0, Some(25.0)),
+        ] {
             assert_eq!(nearest(&levels, answer), at, "{answer}");
         }
         assert_eq!(nearest(&[], 50.0), None);
@@ -149,6 +157,10 @@ mod tests {
             None,
             "nothing there: the search ended before it began"
         );
+        // It was kept at 100, and all ratios together say that it was not quite.
+        assert_eq!(nearest(&[level(100.0, MOST - 1)], 70.0), Some(100.0));
+        assert_eq!(nearest(&[level(100.0, MOST)], 70.0), Some(50.0));
+        assert_eq!(nearest(&[level(100.0, MOST)], 100.0), Some(100.0));
     }
 
     proptest! {

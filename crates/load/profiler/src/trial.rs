@@ -153,6 +153,23 @@ impl Trial<'_> {
         Ok(found)
     }
 
+    /// More of what is known already: pairs next to the answer, and turns of the reporter if the loss is not known well;
+    /// what is found so is to be put to it. Gives nothing if enough is known of both.
+    pub(crate) fn more(&mut self, known: &Found, watch: &mut Watch) -> Result<Found, ProfileError> {
+        let end = Instant::now() + self.effort.budget;
+        let listens = self.subject.can_rest() && !known.is_cause_clear();
+        self.kept = if listens { self.listening_takes(self.window) } else { Duration::ZERO };
+        let disturbed = watch.kept_windows();
+        let mut both = known.clone();
+        self.refine(&mut both, end, watch)?;
+        if listens {
+            both.reporter.extend(self.reporter(end, watch)?);
+        }
+        self.pressure.mute();
+        both.disturbed = watch.kept_windows() > disturbed;
+        Ok(both.beyond(known))
+    }
+
     fn searched(&mut self, end: Instant, watch: &mut Watch) -> Result<Found, ProfileError> {
         let mut found = Found::default();
         let mut search = Search::new(self.effort.resolution);
@@ -181,7 +198,7 @@ impl Trial<'_> {
             before = self.one_pair(level, before, &mut sieve)?;
             let decided = verdict(&sieve.values(), self.threshold).is_some();
             let measured = sieve.measured();
-            let over = measured > 1 && self.is_up(end) || measured >= MOST + AGAIN;
+            let over = measured >= MOST + AGAIN || self.must_end(measured, end);
             if decided || over || watch.is_due() {
                 self.settle_by_look(&mut sieve, watch)?;
             }
@@ -224,8 +241,7 @@ impl Trial<'_> {
             let answer = found.tolerated(self.threshold);
             let next = nearest(&found.levels, answer.value);
             let Some(at) = next.filter(|_| answer.width() > self.effort.resolution) else { break };
-            let more = self.pairs_of(REFINED, found.levels[at].percent, end, watch)?;
-            found.levels[at].ratios.extend(more.ratios);
+            found.take(self.pairs_of(REFINED, at, end, watch)?);
         }
         Ok(())
     }
@@ -329,6 +345,12 @@ impl Trial<'_> {
     /// Whether only the time that is kept is left.
     fn is_up(&self, end: Instant) -> bool {
         Instant::now() + self.kept >= end
+    }
+
+    /// Whether so many pairs at a level have to do: two at least, but for runs of a command so long that no second one is
+    /// over in time.
+    fn must_end(&self, measured: usize, end: Instant) -> bool {
+        measured > 1 && self.is_up(end) || measured > 0 && !self.has_time_for_a_pair(end)
     }
 
     /// Whether a level can be begun: runs of a command may be long.

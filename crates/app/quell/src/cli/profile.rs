@@ -118,9 +118,10 @@ const FOR_TAILS_QUICK: Effort = Effort {
     ..FOR_TAILS
 };
 /// Its work shows in shorter ones: so many requests at least, within these bounds.
-const FOR_WORK: Effort = Effort { settle: Duration::from_millis(10), listens: 6, ..FOR_TAILS };
-const REQUESTS: f64 = 120.0;
-const WINDOWS_S: (f64, f64) = (0.06, 0.3);
+const FOR_WORK: Effort =
+    Effort { settle: Duration::from_millis(10), listens: 6, resolution: 7.0, ..FOR_TAILS };
+const REQUESTS: f64 = 60.0;
+const WINDOWS_S: (f64, f64) = (0.04, 0.3);
 const QUICK_WINDOWS_S: (f64, f64) = (0.04, 0.1);
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

@@ -1,14 +1,17 @@
-//! A profile's resources one after the other, and once more those of which least is known.
+//! A profile's resources one after the other, and again and again those of which least is known.
 //!
 //! ```text
 //! first:  each resource, in an even part of what is left of FIRST of the time
-//! again:  while there is time for one: whoever was disturbed by the host, then the widest interval of what is
-//!         tolerated, if it is wider than the resolution; nobody twice; not before the CPUs are where they belong,
-//!         as long as there is time to wait for that
-//! both together; of two one of which was disturbed the other (`trial/found.rs`)
+//! again:  in turns of an even length, while there is time for one: of those that were disturbed by the host, or of
+//!         which the interval of what is tolerated is wider than the resolution, who had the fewest turns; of these
+//!         the disturbed, then the widest; not before the CPUs are where they belong, as long as there is time to
+//!         wait for that
+//! a turn: more pairs next to the answer (`trial.rs`); of who was disturbed, or whose search had no time, all anew
+//! together; of two one of which was disturbed the other (`trial/found.rs`)
 //! ```
 //!
-//! What a host does in one minute it often does not do in the next, so the second look comes after all the others.
+//! What a host does in one second it often does not do in the next, so further looks come after all the others, and
+//! several short ones tell more than a long one.
 
 use super::{Profile, ProfileOptions, effort, kernel};
 use crate::canary::Watch;
@@ -17,11 +20,14 @@ use crate::trial::{Effort, Found, Trial};
 use crate::{ProfileError, Subject};
 use quell_pressure::{Resource, Stop};
 use quell_types::Topology;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Of the time of a full profile; of a quick one all, and only what is left of that is for a second look.
-const FIRST: f64 = 0.8;
+const FIRST: f64 = 0.6;
+
+/// Nobody has more turns.
+const MOST_TURNS: u32 = 20;
 
 /// While it is waited for the host.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
@@ -33,6 +39,8 @@ pub(super) struct Course<'a> {
     pub(super) topology: &'a Topology,
     pub(super) stop: &'a Stop,
     pub(super) watch: Watch,
+    /// What each resource has of the time at first, which decides how long windows are; none: as its effort says.
+    pub(super) part: Option<Duration>,
 }
 
 type Founds = BTreeMap<Resource, Found>;
@@ -51,9 +59,11 @@ impl Course<'_> {
         let first = if self.options.quick { 1.0 } else { FIRST };
         let within = self.options.within.map(|within| within.min(self.longest(resources, begun)));
         let end = within.map(|within| begun + within.mul_f64(first));
+        self.part =
+            end.map(|end| end.saturating_duration_since(Instant::now()) / count(resources.len()));
         for (at, &resource) in resources.iter().enumerate() {
             let until = end.map(|end| even_part(Instant::now(), end, resources.len() - at));
-            match self.one(resource, until) {
+            match self.one(resource, until, None) {
                 Ok((found, notes)) => {
                     profile.add(resource, &found, self.options.threshold, notes);
                     founds.insert(resource, found);
@@ -67,8 +77,8 @@ impl Course<'_> {
             tell(resource, profile);
         }
         if let Some(within) = within {
-            let least = within.mul_f64(first) / count(2 * resources.len());
-            self.again(&mut founds, begun + within, least, profile, tell)?;
+            let turn = within.mul_f64(first) / count(2 * resources.len());
+            self.again(&mut founds, begun + within, turn, profile, tell)?;
         }
         Ok(founds)
     }
@@ -83,42 +93,40 @@ impl Course<'_> {
         self.options.effort.unwrap_or_else(|| effort(self.options, resource))
     }
 
-    /// Once more while there is time for one of at least such a length.
+    /// Further turns of such a length, while there is time for one.
     fn again(
         &mut self,
         founds: &mut Founds,
         end: Instant,
-        least: Duration,
+        turn: Duration,
         profile: &mut Profile,
         tell: &mut Tell<'_>,
     ) -> Result<(), ProfileError> {
-        let mut done = BTreeSet::new();
-        loop {
-            let wanting = self.least_known(founds, &done);
-            let Some(&resource) = wanting.first() else { return Ok(()) };
-            self.wait_until_apart(end.checked_sub(least).unwrap_or(end))?;
-            let now = Instant::now();
-            let affordable =
-                end.saturating_duration_since(now).as_nanos() / least.as_nanos().max(1);
-            let parts = wanting.len().min(usize::try_from(affordable).unwrap_or(usize::MAX));
-            if parts == 0 {
-                return Ok(());
+        let mut turns = BTreeMap::new();
+        while let Some(resource) = self.least_known(founds, &turns) {
+            self.wait_until_apart(end.checked_sub(turn).unwrap_or(end))?;
+            if Instant::now() + turn > end {
+                break;
             }
-            done.insert(resource);
-            match self.one(resource, Some(even_part(now, end, parts))) {
+            *turns.entry(resource).or_insert(0) += 1;
+            let known = founds.remove(&resource).unwrap_or_default();
+            match self.one(resource, Some(Instant::now() + turn), Some(&known)) {
                 Ok((found, notes)) => {
-                    let both = founds.remove(&resource).unwrap_or_default().and(found);
+                    let both = known.and(found);
                     profile.add(resource, &both, self.options.threshold, notes);
                     founds.insert(resource, both);
                 }
-                // What was found the first time stands.
+                // What was found before stands, and is all.
                 Err(ProfileError::Resource { source, .. }) => {
                     profile.note(resource, &format!("not measured once more: {source}"));
+                    founds.insert(resource, known);
+                    turns.insert(resource, MOST_TURNS);
                 }
                 Err(e) => return Err(e),
             }
             tell(resource, profile);
         }
+        Ok(())
     }
 
     /// While the host has the CPUs elsewhere than the machine is told, until then at most.
@@ -133,29 +141,37 @@ impl Course<'_> {
         self.subject.wake()
     }
 
-    fn least_known(&self, founds: &Founds, done: &BTreeSet<Resource>) -> Vec<Resource> {
-        let left = founds.iter().filter(|(resource, _)| !done.contains(resource));
-        let known = left.map(|(&resource, found)| {
-            let width = found.tolerated(self.options.threshold).width();
-            (resource, found.disturbed, width - self.effort(resource).resolution)
+    /// Who is to have the next turn; none: of all enough is known.
+    fn least_known(&self, founds: &Founds, turns: &BTreeMap<Resource, u32>) -> Option<Resource> {
+        let known = founds.iter().map(|(&resource, found)| Wanting {
+            resource,
+            turns: turns.get(&resource).copied().unwrap_or(0),
+            disturbed: found.disturbed,
+            excess: found.tolerated(self.options.threshold).width()
+                - self.effort(resource).resolution,
         });
-        in_order(known.collect())
+        next(known)
     }
 
     fn one(
         &mut self,
         resource: Resource,
         until: Option<Instant>,
+        known: Option<&Found>,
     ) -> Result<(Found, Vec<String>), ProfileError> {
         let running = ready(&kernel(self.options, resource), self.topology, self.stop)?;
         let mut effort = self.effort(resource);
         if let Some(until) = until {
             let time = until.saturating_duration_since(Instant::now());
-            effort = effort.within(time, self.subject.least_window());
+            effort = effort.within(self.part.unwrap_or(time), self.subject.least_window());
+            effort.budget = effort.budget.min(time);
         }
         let (subject, threshold) = (&mut *self.subject, self.options.threshold);
         let mut trial = Trial::new(subject, &running, effort, threshold, self.stop);
-        let found = trial.run(&mut self.watch)?;
+        let found = match known.filter(|known| !known.disturbed && !known.cut_short) {
+            Some(known) => trial.more(known, &mut self.watch)?,
+            None => trial.run(&mut self.watch)?,
+        };
         let ended =
             running.finish().map_err(|source| ProfileError::Resource { resource, source })?;
         Ok((found, ended.notes))
@@ -179,11 +195,25 @@ fn even_part(now: Instant, end: Instant, left: usize) -> Instant {
     now + end.saturating_duration_since(now) / count(left)
 }
 
-/// Of (who, whether disturbed, by how much wider than wanted) those that are to be measured once more, the worst first.
-fn in_order(mut known: Vec<(Resource, bool, f64)>) -> Vec<Resource> {
-    known.retain(|(_, disturbed, wider)| *disturbed || *wider > 0.0);
-    known.sort_by(|a, b| b.1.cmp(&a.1).then(b.2.total_cmp(&a.2)));
-    known.into_iter().map(|(resource, ..)| resource).collect()
+/// Somebody of whom more may be wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Wanting {
+    resource: Resource,
+    /// So many it has had.
+    turns: u32,
+    disturbed: bool,
+    /// By how much its interval is wider than the resolution, in points.
+    excess: f64,
+}
+
+/// Whose turn it is.
+fn next(known: impl Iterator<Item = Wanting>) -> Option<Resource> {
+    let wants = |one: &Wanting| (one.disturbed || one.excess > 0.0) && one.turns < MOST_TURNS;
+    let first = known.filter(wants).min_by(|a, b| {
+        let by_turns = a.turns.cmp(&b.turns);
+        by_turns.then(b.disturbed.cmp(&a.disturbed)).then(b.excess.total_cmp(&a.excess))
+    });
+    first.map(|one| one.resource)
 }
 
 #[cfg(test)]
@@ -224,8 +254,14 @@ mod tests {
         let mut profile =
             Profile::new(&subject, &options, Machine::of(&topology), BTreeMap::default());
         let subject: &mut dyn Subject = &mut subject;
-        let mut course =
-            Course { subject, options: &options, topology: &topology, stop: &stop, watch };
+        let mut course = Course {
+            subject,
+            options: &options,
+            topology: &topology,
+            stop: &stop,
+            watch,
+            part: None,
+        };
         let founds = course.through(only, Instant::now(), &mut profile, tell).unwrap();
         (profile, founds)
     }
@@ -284,15 +320,25 @@ mod tests {
     }
 
     #[test]
-    fn the_least_known_come_first() {
-        use Resource::{LlcBandwidth, LlcCapacity, PageFaults, PowerVirus};
-        let known = vec![
-            (LlcCapacity, false, 12.0),
-            (LlcBandwidth, false, -5.0),
-            (PageFaults, true, -5.0),
-            (PowerVirus, false, 50.0),
-        ];
-        assert_eq!(in_order(known), [PageFaults, PowerVirus, LlcCapacity]);
-        assert!(in_order(Vec::new()).is_empty());
+    fn turns_go_round_among_the_least_known() {
+        use Resource::{LlcCapacity, MemoryBandwidth, PageFaults, PowerVirus};
+        let one =
+            |resource, turns, disturbed, excess| Wanting { resource, turns, disturbed, excess };
+        let (narrow, wide) = (one(LlcCapacity, 0, false, -5.0), one(PowerVirus, 0, false, 50.0));
+        let (less_wide, rough) =
+            (one(MemoryBandwidth, 0, false, 12.0), one(PageFaults, 0, true, -5.0));
+        for (known, first) in [
+            (vec![less_wide, wide, rough, narrow], Some(PageFaults)),
+            (vec![less_wide, wide, narrow], Some(PowerVirus)),
+            (vec![less_wide, Wanting { turns: 1, ..wide }], Some(MemoryBandwidth)),
+            (
+                vec![Wanting { turns: 1, ..less_wide }, Wanting { turns: 1, ..wide }],
+                Some(PowerVirus),
+            ),
+            (vec![Wanting { turns: MOST_TURNS, ..wide }, narrow], None),
+            (vec![], None),
+        ] {
+            assert_eq!(next(known.clone().into_iter()), first, "{known:?}");
+        }
     }
 }

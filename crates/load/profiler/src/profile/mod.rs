@@ -82,7 +82,7 @@ pub fn profile(
     let (resources, absent) = scope(options, topology);
     let mut profile = Profile::new(subject, options, Machine::of(topology), absent);
     let watch = watch(subject, options, topology);
-    let mut course = Course { subject, options, topology, stop, watch };
+    let mut course = Course { subject, options, topology, stop, watch, part: None };
     let founds = course.through(&resources, begun, &mut profile, tell)?;
     founds.iter().for_each(|(resource, found)| profile.tell_of(*resource, found));
     let Course { subject, mut watch, .. } = course;

@@ -3,6 +3,9 @@
 use crate::curve::{Level, Posterior};
 use crate::stats::Estimate;
 
+/// What is caused is known well if its interval is no wider.
+const CLEAR_PERCENT: f64 = 5.0;
+
 /// What was found of one resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
@@ -42,6 +45,32 @@ impl Found {
         heard.then(|| Posterior::of(&[beside]).loss().map(|share| 100.0 * share))
     }
 
+    /// More ratios at a level, which may be new.
+    pub(super) fn take(&mut self, level: Level) {
+        let same = self.levels.iter_mut().find(|l| (l.percent - level.percent).abs() < 1e-9);
+        match same {
+            Some(same) => same.ratios.extend(level.ratios),
+            None => self.levels.push(level),
+        }
+    }
+
+    /// Whether what it causes is known well.
+    pub(super) fn is_cause_clear(&self) -> bool {
+        self.causes_percent().is_some_and(|caused| caused.width() <= CLEAR_PERCENT)
+    }
+
+    /// What came after this was known, of which it is the begin.
+    #[must_use]
+    pub(crate) fn beyond(self, known: &Found) -> Found {
+        let level = |level: Level| {
+            let before = known.levels.iter().find(|l| (l.percent - level.percent).abs() < 1e-9);
+            let new = level.ratios.get(before.map_or(0, |before| before.ratios.len())..)?.to_vec();
+            (!new.is_empty()).then_some(Level { percent: level.percent, ratios: new })
+        };
+        let reporter = self.reporter.get(known.reporter.len()..).unwrap_or_default().to_vec();
+        Found { levels: self.levels.into_iter().filter_map(level).collect(), reporter, ..self }
+    }
+
     /// Both together; of two one of which was disturbed the other.
     #[must_use]
     pub fn and(mut self, other: Found) -> Found {
@@ -50,13 +79,7 @@ impl Found {
             (false, true) => return self,
             _ => {}
         }
-        for level in other.levels {
-            let same = self.levels.iter_mut().find(|l| (l.percent - level.percent).abs() < 1e-9);
-            match same {
-                Some(same) => same.ratios.extend(level.ratios),
-                None => self.levels.push(level),
-            }
-        }
+        other.levels.into_iter().for_each(|level| self.take(level));
         self.reporter.extend(other.reporter);
         self.cut_short &= other.cut_short;
         self.no_reporter = self.no_reporter.or(other.no_reporter);
@@ -88,6 +111,21 @@ mod tests {
         assert_eq!(both.levels[0].ratios, [0.9, 0.9, 1.0, 1.0]);
         assert_eq!((both.levels.len(), both.reporter.len(), both.cut_short), (2, 2, false));
         assert_eq!(both.tolerated(0.95).value, 100.0, "most say so");
+    }
+
+    #[test]
+    fn what_came_after_is_told_apart() {
+        let known = found(&[(100.0, 0.9), (50.0, 1.0)], false);
+        let mut more = known.clone();
+        more.levels[1].ratios.push(0.97);
+        more.levels.push(Level { percent: 25.0, ratios: vec![1.0] });
+        more.reporter.push(0.8);
+        let beyond = more.clone().beyond(&known);
+        let told: Vec<_> = beyond.levels.iter().map(|l| (l.percent, l.ratios.clone())).collect();
+        assert_eq!(told, [(50.0, vec![0.97]), (25.0, vec![1.0])]);
+        assert_eq!(beyond.reporter, [0.8]);
+        assert_eq!(known.clone().and(beyond), more);
+        assert_eq!(known.clone().beyond(&known).levels, []);
     }
 
     #[test]

@@ -18,7 +18,7 @@ const BESIDE_WINDOWS: (u128, u128) = (64, 320);
 
 /// A loss is known well if its interval is no wider than this, as a share.
 const CLEAR: f64 = 0.06;
-/// Turns that are listened to although the time is up.
+/// Turns that are listened to although the time is up; of a command whose runs are long, one.
 const LEAST_TURNS: usize = 2;
 /// A reporter is listened to so often at most.
 const MOST_ROUNDS: usize = 5;
@@ -26,8 +26,8 @@ const MOST_ROUNDS: usize = 5;
 const NO_CPU_TIME: &str = "what it causes is not known: its CPU time cannot be read";
 
 impl Trial<'_> {
-    /// The same by what was heard while the workload was pressed on; if that is too little, or says little and there is
-    /// time, it is listened to besides.
+    /// The same by what was heard while the workload was pressed on; if that is nothing, or says little and there is time,
+    /// it is listened to besides.
     pub(super) fn caused(
         &mut self,
         end: Instant,
@@ -35,7 +35,7 @@ impl Trial<'_> {
     ) -> Result<Vec<f64>, ProfileError> {
         let mut ratios = self.heard.take().map_or(Vec::new(), |heard| counted(heard, watch));
         let time_left = Instant::now() + self.listening_takes(self.window) < end;
-        if ratios.len() < LEAST_TURNS || time_left && !is_clear(&ratios) {
+        if ratios.is_empty() || time_left && !is_clear(&ratios) {
             ratios.extend(self.reporter(end, watch)?);
         }
         Ok(ratios)
@@ -91,7 +91,8 @@ impl Trial<'_> {
         pause(self.effort.settle * WARM_UP, self.stop)?;
         let (mut before, mut ratios) = (self.alone()?, Vec::new());
         for turn in 0..self.effort.listens {
-            if turn >= LEAST_TURNS && Instant::now() >= end {
+            let least = if self.has_time_for_a_pair(end) { LEAST_TURNS } else { 1 };
+            if turn >= least && Instant::now() >= end {
                 break;
             }
             self.subject.wake()?;

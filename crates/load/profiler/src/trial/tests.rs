@@ -110,6 +110,35 @@ fn what_is_not_known_well_is_measured_until_it_is() {
 }
 
 #[test]
+fn a_further_turn_measures_what_is_not_known_well() {
+    let known = |ratios: Vec<f64>, reporter: Vec<f64>| Found {
+        levels: vec![Level { percent: 100.0, ratios }],
+        reporter,
+        ..Found::default()
+    };
+    let more = |known: &Found| {
+        let run = |trial: &mut Trial<'_>, _: Instant, watch: &mut Watch| {
+            trial.more(known, watch).unwrap()
+        };
+        tried(0, Effort { window: Duration::from_millis(2), ..NO_TIME }, run).0
+    };
+    let (unclear, clear) = (vec![0.8, 1.0], vec![1.0; 8]);
+    let known_well = known(clear.clone(), clear.clone());
+    assert_eq!(more(&known_well), Found::default());
+    let unheard = known(clear.clone(), Vec::new());
+    let found = more(&unheard);
+    assert!(found.levels.is_empty() && !found.reporter.is_empty(), "{found:?}");
+    let unsure = known(unclear, clear);
+    let found = more(&unsure);
+    assert!(
+        found.levels[0].ratios.iter().all(|ratio| *ratio == 1.0),
+        "only what is new: {found:?}"
+    );
+    assert!(found.reporter.is_empty(), "{found:?}");
+    assert!(unsure.and(found).tolerated(0.95).width() <= NO_TIME.resolution);
+}
+
+#[test]
 fn a_search_leaves_the_reporter_its_time() {
     let (longer, _) = tried(0, NO_TIME, |trial, end, _| {
         let free = trial.is_up(end);
@@ -156,9 +185,9 @@ fn what_would_not_be_over_in_time_is_not_begun() {
         let made = if in_runs { made.in_runs() } else { made };
         let (said, _) = tried_with((made, watch), NO_TIME, |trial, end, _| {
             trial.window = Duration::from_secs(25);
-            trial.has_time_for_a_pair(end)
+            (trial.has_time_for_a_pair(end), trial.must_end(1, end))
         });
-        assert_eq!(said, has_time, "three windows are more than a minute");
+        assert_eq!(said, (has_time, !has_time), "three windows are more than a minute");
     }
 }
 
