@@ -20,6 +20,9 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(fuzzing::memory_total(&again), Some(bytes));
     }
     let _ = fuzzing::process_stat(&text);
+    let devices = format!(" CPU0 CPU1\n 7: 1 2 {}\n", text.replace('\n', " "));
+    assert_eq!(fuzzing::interrupts(&devices), Some((1, 2)));
+    let _ = fuzzing::interrupts(&text);
     any_name_is_read(&text, &mut Numbers(data));
 });
 

@@ -138,3 +138,20 @@ fn a_trial_of_programs_and_of_a_server_that_are_not_quells() {
     assert_eq!(groups[10].as_str().unwrap(), format!("k: {packs}"));
     assert_eq!(told["confusion"]["innocents"]["groups"], 11);
 }
+
+#[test]
+fn a_link_of_its_own_carries_its_share_and_is_silent_at_none() {
+    let linearity = ["pressure", "validate", "--parts", "linearity"];
+    let link = ["--only", "network-bandwidth", "--link-mbit", "50", "--rounds", "2", "--json", "-"];
+    let (out, error, code) = quell(&[linearity.as_slice(), link.as_slice()].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let kernel = &found["kernels"][0];
+    assert_eq!(kernel["observer"], "bytes of all links but loopback");
+    let at = |index: usize| kernel["levels"][index]["value"].as_f64().unwrap();
+    // In percent of what it carries in full. What waits in sockets would go on for half a second on such a link.
+    assert!(at(0) < 20.0 && (30.0..70.0).contains(&at(5)) && at(10) > 80.0, "{kernel}");
+    assert!(kernel["r"].as_f64().unwrap() > 0.95, "{kernel}");
+    let refused = quell(&["pressure", "validate", "--link-mbit", "50", "--peer", "10.0.0.1:1"]);
+    assert_eq!(refused.2, Some(2), "one of both: {}", refused.1);
+}

@@ -66,6 +66,7 @@ pub use hugepages::HugePages;
 pub use in_place::InPlace;
 pub use intensity::{Intensity, Plan};
 pub use meter::{FeedReader, FeedReading};
+pub use netns::sent_bytes;
 pub use options::{Idle, NetworkOptions, Options, PageSize, StorageOptions};
 pub use polluter::{Armed, Running, arm, run};
 pub use prime_probe::{Look, PrimeProbe};

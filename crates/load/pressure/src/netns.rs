@@ -28,9 +28,44 @@ pub(crate) fn within<T: Send>(
     })
 }
 
+/// Bytes sent so far over all links of a namespace but loopback, this thread's if none is given; none where the kernel
+/// does not tell, or the namespace is not to be entered.
+#[must_use]
+pub fn sent_bytes(netns: Option<&Path>) -> Option<u64> {
+    let read = || {
+        let file = Path::new("/proc/thread-self/net/dev");
+        std::fs::read_to_string(file).map_err(|e| PressureError::system("cannot read", file, e))
+    };
+    sent_in(&within(netns, read).ok()?)
+}
+
+/// The same from `/proc/net/dev`: a link a line, its name, a colon, eight numbers of what it received, then what it sent.
+fn sent_in(table: &str) -> Option<u64> {
+    let links = table.lines().filter_map(|line| line.split_once(':'));
+    let others = links.filter(|(name, _)| name.trim() != "lo");
+    let sent = others.map(|(_, numbers)| numbers.split_whitespace().nth(8)?.parse::<u64>().ok());
+    sent.sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_links_sent_is_counted_without_loopback() {
+        let table = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs
+    lo: 7 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0
+  eth0:100 2 0 0 0 0 0 0 30 1 0 0 0 0 0 0
+ quell0: 5 1 0 0 0 0 0 0 4000000000000 1 0 0 0 0 0 0
+";
+        assert_eq!(sent_in(table), Some(4_000_000_000_030));
+        assert_eq!(sent_in(""), Some(0), "no link, nothing sent");
+        assert_eq!(sent_in(" eth0: 1 2 3"), None, "a line that is none");
+        assert!(sent_bytes(None).is_some());
+        assert_eq!(sent_bytes(Some(Path::new("/run/netns/quell-none"))), None);
+    }
 
     #[test]
     fn our_own_namespace_can_be_entered_and_others_are_refused() {

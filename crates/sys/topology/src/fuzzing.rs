@@ -1,7 +1,7 @@
 //! Private readers, for the fuzz targets.
 
 use crate::{CgroupMembership, CpuInfo};
-use crate::{caches, nodes, process, stat};
+use crate::{caches, interrupts, nodes, process, stat};
 use quell_types::{CpuSet, CpuTimes};
 
 /// A cache's size, as `32K`, in bytes.
@@ -38,6 +38,13 @@ pub fn memberships(text: &str) -> Vec<CgroupMembership> {
 #[must_use]
 pub fn cpu_times(text: &str) -> (Option<CpuTimes>, Vec<(u32, CpuTimes)>) {
     (stat::total(text).ok(), stat::by_cpu(text).unwrap_or_default())
+}
+
+/// How many devices `/proc/interrupts` tells of, and for how many CPUs.
+#[must_use]
+pub fn interrupts(text: &str) -> Option<(usize, usize)> {
+    let lines = interrupts::parse(text).ok()?;
+    Some((lines.len(), lines.first().map_or(0, |line| line.by_cpu.len())))
 }
 
 /// The stall time of a PSI file, in nanoseconds.

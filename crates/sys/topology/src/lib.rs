@@ -12,12 +12,14 @@ mod cpus;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hypervisor;
+mod interrupts;
 mod nodes;
 mod process;
 mod stat;
 mod text;
 
 pub use cpuinfo::CpuInfo;
+pub use interrupts::Interrupts;
 pub use process::{CgroupMembership, ProcessInfo};
 
 use quell_types::{CpuSet, CpuTimes, Gap, Pressure, Reading, Topology};
@@ -104,6 +106,14 @@ impl Machine {
     /// A gap if the file is missing or names no CPU.
     pub fn cpu_times_by_cpu(&self) -> Reading<Vec<(u32, CpuTimes)>> {
         stat::by_cpu(&self.tree.read("proc/stat")?)
+    }
+
+    /// How often each CPU answered each device since boot (`/proc/interrupts`).
+    ///
+    /// # Errors
+    /// A gap if the file is missing or names no CPU.
+    pub fn interrupts(&self) -> Reading<Vec<Interrupts>> {
+        interrupts::parse(&self.tree.read("proc/interrupts")?)
     }
 
     /// Stall times of the machine since boot (`/proc/pressure`).

@@ -28,6 +28,16 @@ pub(crate) enum Service {
     Redis,
 }
 
+impl Service {
+    /// As it is called on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Service::Own(own) => own.spec().name(),
+            Service::Redis => "redis",
+        }
+    }
+}
+
 impl FromStr for Service {
     type Err = anyhow::Error;
 

@@ -58,6 +58,7 @@ pub(crate) struct Args {
 
 /// This one needs a link of its own.
 const SHAPED: &str = "network, 100 Mbit";
+const FAST_ETHERNET_MBIT: u32 = 100;
 /// The thesis' antagonists as kernels at an intensity: a quarter, half and all of the cache.
 const ANTAGONISTS: [(&str, Resource, f64); 8] = [
     ("LLC small", Resource::LlcCapacity, 25.0),
@@ -194,6 +195,11 @@ fn measured(
     Ok(matrix)
 }
 
+/// Few ratios that differ much have an interval that is stretched beyond what a ratio can be.
+fn no_less_than_nothing(ratio: Estimate) -> Estimate {
+    ratio.map(|end| end.max(0.0))
+}
+
 fn peak(args: &Args, service: &mut Loaded) -> anyhow::Result<f64> {
     if let Some(given) = args.peak {
         return Ok(given);
@@ -208,7 +214,7 @@ impl Matrix {
         Matrix {
             schema: "quell.matrix/1".to_owned(),
             machine: Machine::of(topology),
-            service: format!("{:?}", args.service).to_lowercase(),
+            service: args.service.name().to_owned(),
             peak_qps,
             cells: Vec::new(),
             absent: BTreeMap::new(),
@@ -233,12 +239,11 @@ impl Bench<'_> {
         antagonist: (&str, Resource, f64),
         matrix: &mut Matrix,
     ) -> anyhow::Result<()> {
-        let wire = Wire::build()?;
+        let wire = Wire::build(FAST_ETHERNET_MBIT)?;
         let (args, seats) = (self.args, self.seats);
         let mut service = latency::open(args.service, seats, Some(&wire), self.stop)?;
         let mut pressure = self.pressure();
-        pressure.network.peer = Some(wire.sink());
-        pressure.network.netns = Some(wire.near()?);
+        wire.press_over(&mut pressure)?;
         self.row(&mut service, &pressure, antagonist, matrix)
     }
 
@@ -303,7 +308,7 @@ fn cell(
     Ok(MatrixCell {
         antagonist: name.to_owned(),
         load_frac: load,
-        p95_percent_of_alone: estimate(&ratios).ok_or_else(stalled)?,
+        p95_percent_of_alone: no_less_than_nothing(estimate(&ratios).ok_or_else(stalled)?),
         alone_p95_ms: quell_profiler::stats::median(&alone).ok_or_else(stalled)?,
         windows_again: windows.again,
         windows_disturbed: windows.disturbed,

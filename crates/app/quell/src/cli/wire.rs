@@ -1,10 +1,11 @@
-//! A link of 100 Mbit/s for the network row: the service and the bulk sender before it, clients and
-//! the receiver behind it, in namespaces of their own.
+//! A link of a known rate, of its own: the service and the bulk sender before it, clients and the receiver behind it,
+//! in namespaces of their own.
 
 use anyhow::Context as _;
 use quell_egress::Netns;
 use quell_egress::lab::{FAR, Lab, NEAR, Sink, WireSpec};
-use std::net::{Ipv4Addr, SocketAddr};
+use quell_pressure::Options;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The link; all of it goes when it is dropped.
@@ -14,9 +15,10 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Needs root.
-    pub(super) fn build() -> anyhow::Result<Wire> {
-        let lab = Lab::build(&WireSpec::fast_ethernet()).context("no link of 100 Mbit/s")?;
+    /// Of so many Mbit/s. Needs root.
+    pub(super) fn build(megabits: u32) -> anyhow::Result<Wire> {
+        let lab = Lab::build(&WireSpec::of_megabits(megabits));
+        let lab = lab.with_context(|| format!("no link of {megabits} Mbit/s"))?;
         let sink = Sink::start(lab.far(), (FAR, 0))?;
         Ok(Wire { sink, lab })
     }
@@ -36,9 +38,11 @@ impl Wire {
         path_of(self.lab.far())
     }
 
-    /// Where the bulk sender sends.
-    pub(super) fn sink(&self) -> SocketAddr {
-        self.sink.address()
+    /// Lets network pressure go over it.
+    pub(super) fn press_over(&self, pressure: &mut Options) -> anyhow::Result<()> {
+        pressure.network.peer = Some(self.sink.address());
+        pressure.network.netns = Some(self.near()?);
+        Ok(())
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long the flows send at full speed to learn it.
+/// Before it is learnt the flows find their speed, for so long.
+const WARM: Duration = Duration::from_millis(60);
+/// How long they send at full speed to learn it.
 const LEARN: Duration = Duration::from_millis(250);
 /// On a slow link, or when nobody gets CPU time, longer: until so much has arrived, …
 const ENOUGH: u64 = 256 << 10;
@@ -40,7 +42,10 @@ impl Link {
         while self.arrived.load(Relaxed) < self.flows && came.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let start = *self.start.get_or_init(Instant::now);
+        let start = *self.start.get_or_init(|| Instant::now() + WARM);
+        while Instant::now() < start {
+            burst()?;
+        }
         while !self.over(start.elapsed()) {
             self.bytes.fetch_add(burst()?, Relaxed);
         }

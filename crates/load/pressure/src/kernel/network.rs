@@ -1,12 +1,14 @@
 //! Network bandwidth: TCP flows that send as fast as the link takes it, or at a share of it.
 
+mod socket;
+
 use super::pace::{Bucket, Unheld};
 use super::{Kernel, Link, Probe};
 use crate::{Intensity, NetworkOptions, PressureError, netns};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket::{keep_ahead, queued, round_trip, set_pace};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,7 +54,7 @@ pub(crate) fn connect(
 ) -> Result<Flow, PressureError> {
     let stream = open(peer, options, CONNECT)?;
     let rate = options.link_bits_per_s.map(|bits| bits / 8.0 / options.flows.max(1) as f64);
-    Ok(Flow {
+    let flow = Flow {
         stream,
         peer,
         options: options.clone(),
@@ -67,7 +69,9 @@ pub(crate) fn connect(
         begun: Instant::now(),
         lost: 0,
         payload: vec![0x51; CHUNK].into(),
-    })
+    };
+    flow.keep_queue_short();
+    Ok(flow)
 }
 
 fn open(
@@ -139,6 +143,13 @@ impl Flow {
         }
     }
 
+    /// Lets little of what is sent wait in the socket. Over loopback nothing waits there for long.
+    fn keep_queue_short(&self) {
+        if !self.peer.ip().is_loopback() {
+            keep_ahead(&self.stream, self.rate);
+        }
+    }
+
     /// A chunk of a fast flow that is held, or a rest until there is allowance for one.
     fn send_held(&mut self, rate: f64) -> io::Result<bool> {
         match self.bucket.take(self.begun.elapsed(), rate, CHUNK) {
@@ -172,6 +183,7 @@ impl Flow {
             self.stream = stream;
             (self.sent, self.acknowledged, self.paced) = (0, 0, None);
             self.unheld.end();
+            self.keep_queue_short();
         } else {
             self.sent = 0;
             self.acknowledged = 0;
@@ -195,51 +207,11 @@ impl Flow {
     }
 }
 
-/// Bytes in the socket that the peer has not acknowledged (SIOCOUTQ, tcp(7)).
-fn queued(stream: &TcpStream) -> io::Result<u64> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int, to `bytes`.
-    let answer = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(u64::try_from(bytes).unwrap_or(0)) }
-}
-
-/// Paces a socket to so many bytes per second; u64::MAX lifts the limit.
-fn set_pace(stream: &TcpStream, bytes_per_s: u64) {
-    // SAFETY: the option reads 8 bytes at the address given, which are those of `bytes_per_s`. A
-    // refusal leaves the flow unpaced, and its work then shows it.
-    unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_per_s).cast(),
-            8,
-        )
-    };
-}
-
-/// The smoothed round-trip time as TCP sees it; none before the first acknowledgement.
-fn round_trip(stream: &TcpStream) -> Option<Duration> {
-    // SAFETY: all zeroes are a valid tcp_info: it holds numbers only.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
-    // SAFETY: the kernel writes at most `length` bytes to `info`, which is that long.
-    let answer = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut length,
-        )
-    };
-    (answer == 0 && info.tcpi_rtt > 0).then(|| Duration::from_micros(info.tcpi_rtt.into()))
-}
-
 impl Kernel for Flow {
     fn prepare(&mut self) {
         if let Some(link) = self.link.clone() {
             self.rate = link.learn(|| self.try_burst()).ok().flatten();
+            self.keep_queue_short();
         }
     }
 

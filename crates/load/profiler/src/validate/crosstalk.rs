@@ -1,13 +1,15 @@
 //! Cross-talk: every kernel beside every other, on two CPUs, both at 40 % (B-E3). Those that press
-//! are in a [process of their own](super::sources).
+//! are in a [process of their own](super::sources), and whoever works on a disk sits on the CPU that answers it
+//! ([`super::disk_seat`]).
 
+use super::disk_seat::{Arrangement, arrangements, disk_cpu};
 use super::sources::Sources;
 use super::{Crosstalk, ValidateOptions, Validation};
-use crate::ProfileError;
 use crate::desk::{pause, percent, ready};
 use crate::stats::{median, quantile};
 use crate::trial::Mark;
-use quell_pressure::{Resource, Running, Stop};
+use crate::{ProfileError, Seats};
+use quell_pressure::{Resource, Running, Stop, bind_all};
 use quell_types::{CpuSet, Topology};
 use std::time::Duration;
 
@@ -36,16 +38,18 @@ const PATIENCE: u32 = 100;
 
 /// Resources that hang together by what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Group {
+pub(super) enum Group {
     /// Last-level cache, memory, translations, prefetchers, what carries lines between cores.
     MemoryPath,
+    /// Room on a disk and traffic to it, which have one disk.
+    Disk,
     /// Each of the others is a group of its own.
     Own(Resource),
 }
 
 impl Group {
     /// The group of a resource.
-    fn of(resource: Resource) -> Group {
+    pub(super) fn of(resource: Resource) -> Group {
         match resource {
             Resource::LlcCapacity
             | Resource::LlcBandwidth
@@ -54,6 +58,7 @@ impl Group {
             | Resource::Tlb
             | Resource::Prefetcher
             | Resource::Interconnect => Group::MemoryPath,
+            Resource::StorageCapacity | Resource::StorageBandwidth => Group::Disk,
             other => Group::Own(other),
         }
     }
@@ -72,30 +77,70 @@ pub(super) fn measure(
     found: &mut Validation,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), ProfileError> {
-    let victims = seat(options, &options.seats.workload.first(1), topology, stop, found)?;
-    let mut sources = Sources::seat(options, topology, stop, found)?;
-    let resources = sources.resources();
-    for victim in &victims {
-        let mut kept = vec![Vec::new(); resources.len()];
-        let mut open: Vec<usize> = (0..resources.len()).collect();
-        let rounds = options.rounds.min(MOST_ROUNDS);
-        for round in 1..=rounds + MORE_ROUNDS {
-            row(options, victim, (&mut sources, &open), &mut kept, stop)?;
-            let unclear = |source: &usize| {
-                is_open(&kept[*source], wanted(resources[*source], victim.resource))
-            };
-            open.retain(|source| round < rounds || unclear(source));
-        }
-        let pairs = resources.iter().zip(&kept);
-        let losses: Vec<Crosstalk> =
-            pairs.filter_map(|(source, kept)| lost(*source, victim, kept)).collect();
-        if losses.len() < resources.len() {
-            let why = "cross-talk: it got too little of its CPU to be looked at".to_owned();
-            found.absent.entry(victim.resource).or_insert(why);
-        }
-        found.crosstalk.extend(losses);
-        tell(&format!("cross-talk: {} beside {} others", victim.resource, resources.len()));
+    found.disk_cpu = disk_cpu(options, topology, stop)?;
+    for arrangement in arrangements(&options.seats, found.disk_cpu) {
+        // Where it is measured from is out of the victims' way.
+        bind_all(&arrangement.seats.pressure)?;
+        let done = from_seats(options, &arrangement, topology, stop, found, tell);
+        bind_all(&options.seats.pressure)?;
+        done?;
     }
+    Ok(())
+}
+
+/// The victims that are looked at from these seats.
+fn from_seats(
+    options: &ValidateOptions,
+    arrangement: &Arrangement,
+    topology: &Topology,
+    stop: &Stop,
+    found: &mut Validation,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), ProfileError> {
+    let Seats { workload, pressure, .. } = &arrangement.seats;
+    let holds = |resource: Resource| arrangement.holds(resource);
+    let victims = seat(options, &workload.first(1), &holds, topology, stop, found)?;
+    if victims.is_empty() {
+        return Ok(());
+    }
+    let mut sources = Sources::seat(options, &pressure.first(1), topology, stop, found)?;
+    for victim in &victims {
+        beside_all(options, victim, &mut sources, stop, found)?;
+        tell(&format!(
+            "cross-talk: {} beside {} others",
+            victim.resource,
+            sources.resources().len()
+        ));
+    }
+    Ok(())
+}
+
+/// One victim beside all sources.
+fn beside_all(
+    options: &ValidateOptions,
+    victim: &Seated,
+    sources: &mut Sources,
+    stop: &Stop,
+    found: &mut Validation,
+) -> Result<(), ProfileError> {
+    let resources = sources.resources();
+    let mut kept = vec![Vec::new(); resources.len()];
+    let mut open: Vec<usize> = (0..resources.len()).collect();
+    let rounds = options.rounds.min(MOST_ROUNDS);
+    for round in 1..=rounds + MORE_ROUNDS {
+        row(options, victim, (sources, &open), &mut kept, stop)?;
+        let unclear =
+            |source: &usize| is_open(&kept[*source], wanted(resources[*source], victim.resource));
+        open.retain(|source| round < rounds || unclear(source));
+    }
+    let pairs = resources.iter().zip(&kept);
+    let losses: Vec<Crosstalk> =
+        pairs.filter_map(|(source, kept)| lost(*source, victim, kept)).collect();
+    if losses.len() < resources.len() {
+        let why = "cross-talk: it got too little of its CPU to be looked at".to_owned();
+        found.absent.entry(victim.resource).or_insert(why);
+    }
+    found.crosstalk.extend(losses);
     Ok(())
 }
 
@@ -128,16 +173,17 @@ fn lost(source: Resource, victim: &Seated, kept: &[f64]) -> Option<Crosstalk> {
     })
 }
 
-/// All kernels on one CPU, asleep. Messages need both CPUs for themselves.
+/// All kernels that are wanted on one CPU, asleep. Messages need both CPUs for themselves.
 pub(super) fn seat(
     options: &ValidateOptions,
     cpu: &CpuSet,
+    wanted: &dyn Fn(Resource) -> bool,
     topology: &Topology,
     stop: &Stop,
     found: &mut Validation,
 ) -> Result<Vec<Seated>, ProfileError> {
     let mut seated = Vec::new();
-    for resource in options.resources(topology) {
+    for resource in options.resources(topology).into_iter().filter(|one| wanted(*one)) {
         if resource == Resource::Interconnect {
             let why = "cross-talk: its messages need both CPUs".to_owned();
             found.absent.entry(resource).or_insert(why);
@@ -230,5 +276,9 @@ mod tests {
         assert_eq!(wanted(Resource::Tlb, Resource::MemoryBandwidth), WANTED_WITHIN_FRAC);
         assert_eq!(wanted(Resource::Tlb, Resource::StorageBandwidth), WANTED_BETWEEN_FRAC);
         assert_eq!(wanted(Resource::Integer, Resource::Integer), WANTED_WITHIN_FRAC);
+        assert_eq!(
+            wanted(Resource::StorageCapacity, Resource::StorageBandwidth),
+            WANTED_WITHIN_FRAC
+        );
     }
 }

@@ -8,6 +8,7 @@
 
 mod bench;
 mod crosstalk;
+mod disk_seat;
 mod impact;
 mod linearity;
 mod observer;

@@ -6,7 +6,7 @@ use super::prober::Prober;
 use crate::ProfileError;
 use crate::desk::pause;
 use crate::trial::Mark;
-use quell_pressure::{Idle, Intensity, Resource, Running, Stop};
+use quell_pressure::{Idle, Intensity, NetworkOptions, Resource, Running, Stop};
 use quell_types::{CpuSet, Topology};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub(super) enum Observer {
     /// The kernel's own footprint.
     OwnFootprint,
     /// Counters of the operating system that grow.
-    Counter(&'static str, fn() -> Option<u64>),
+    Counter(&'static str, Box<dyn Fn() -> Option<u64>>),
     /// Something that the operating system says is taken.
     Level(&'static str, Box<dyn FnMut() -> Option<f64>>),
     /// Timed reads on a thread of its own.
@@ -80,13 +80,25 @@ impl Observer {
                 let folder = options.pressure.storage.folder.clone();
                 Observer::Level("room taken on the disk", disk(folder))
             }
-            Resource::StorageBandwidth => Observer::Counter("bytes of all disks", disk_bytes),
-            Resource::NetworkBandwidth if options.pressure.network.peer.is_none() => {
-                Observer::Counter("bytes of the loopback link", loopback_bytes)
+            Resource::StorageBandwidth => {
+                Observer::Counter("bytes of all disks", Box::new(disk_bytes))
             }
-            Resource::PageFaults => Observer::Counter("page faults of the machine", page_faults),
+            Resource::NetworkBandwidth => Observer::of_network(&options.pressure.network),
+            Resource::PageFaults => {
+                Observer::Counter("page faults of the machine", Box::new(page_faults))
+            }
             _ => Observer::OwnWork,
         })
+    }
+
+    /// What links say that they sent, where the flows come from.
+    fn of_network(options: &NetworkOptions) -> Observer {
+        if options.peer.is_none() {
+            return Observer::Counter("bytes of the loopback link", Box::new(loopback_bytes));
+        }
+        let netns = options.netns.clone();
+        let sent = move || quell_pressure::sent_bytes(netns.as_deref());
+        Observer::Counter("bytes of all links but loopback", Box::new(sent))
     }
 
     /// How much of its footprint a kernel has, by its own lines where these can be told from memory, else by

@@ -169,6 +169,10 @@ pub struct Validation {
     pub impact: Vec<Impact>,
     /// Cross-talk; empty if not measured.
     pub crosstalk: Vec<Crosstalk>,
+    /// Cross-talk: the CPU that answers the disk, whoever asks it: whoever works on the disk sat there. Null where each CPU
+    /// is answered for itself, or it is not known.
+    #[serde(default)]
+    pub disk_cpu: Option<u32>,
     /// What was not validated, and why.
     pub absent: BTreeMap<Resource, String>,
     /// Why it ended before its end; null if it did not. What was measured until then is here.
@@ -187,6 +191,7 @@ impl Validation {
             timing: Vec::new(),
             impact: Vec::new(),
             crosstalk: Vec::new(),
+            disk_cpu: None,
             absent: BTreeMap::new(),
             ended_early: None,
             seconds: 0.0,

@@ -14,15 +14,15 @@ use super::{ValidateOptions, Validation};
 use crate::desk::percent;
 use crate::{Machine, ProfileError};
 use quell_pressure::{Bound, Resource, Stop, spawn_bound};
-use quell_types::Topology;
+use quell_types::{CpuSet, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, PipeWriter, Write};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Starts the program that calls [`serve_sources`] with the same options.
-pub type SourcesProgram = Box<dyn Fn() -> Command + Send + Sync>;
+/// Starts the program that calls [`serve_sources`] with the same options, but that these CPUs are the pressure's.
+pub type SourcesProgram = Box<dyn Fn(&CpuSet) -> Command + Send + Sync>;
 
 /// The first line of a process of sources.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -89,16 +89,17 @@ impl Drop for Apart {
 }
 
 impl Sources {
-    /// All kernels on the pressure's first CPU, asleep.
+    /// All kernels on this CPU, asleep.
     pub(super) fn seat(
         options: &ValidateOptions,
+        cpu: &CpuSet,
         topology: &Topology,
         stop: &Stop,
         found: &mut Validation,
     ) -> Result<Sources, ProfileError> {
         match &options.sources {
-            Some(program) => Ok(Sources::Apart(Apart::start(program(), options, found)?)),
-            None => Ok(Sources::Here(here(options, topology, stop, found)?)),
+            Some(program) => Ok(Sources::Apart(Apart::start(program(cpu), options, found)?)),
+            None => Ok(Sources::Here(here(options, cpu, topology, stop, found)?)),
         }
     }
 
@@ -131,11 +132,12 @@ impl Sources {
 /// The sources in this process.
 fn here(
     options: &ValidateOptions,
+    cpu: &CpuSet,
     topology: &Topology,
     stop: &Stop,
     found: &mut Validation,
 ) -> Result<Vec<Seated>, ProfileError> {
-    seat(options, &options.seats.pressure.first(1), topology, stop, found)
+    seat(options, cpu, &|_| true, topology, stop, found)
 }
 
 impl Apart {
@@ -211,7 +213,7 @@ pub fn serve_sources(
     mut output: impl Write,
 ) -> Result<(), ProfileError> {
     let mut found = Validation::new(Machine::of(topology));
-    let seated = here(options, topology, stop, &mut found)?;
+    let seated = here(options, &options.seats.pressure.first(1), topology, stop, &mut found)?;
     let resources = seated.iter().map(|one| one.resource).collect();
     let hello = Hello { resources, absent: found.absent };
     let hello = serde_json::to_string(&hello).map_err(|e| lost(e.into()))?;

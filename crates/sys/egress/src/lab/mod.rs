@@ -54,10 +54,16 @@ impl WireSpec {
     /// the capacity.
     #[must_use]
     pub fn fast_ethernet() -> Self {
+        Self::of_megabits(100)
+    }
+
+    /// A link like that of any other rate: its queue and its burst last as long.
+    #[must_use]
+    pub fn of_megabits(rate: u32) -> Self {
         Self {
-            rate: BytesPerSecond::from_bits(100e6),
-            burst_bytes: 20 * 1514,
-            queue_bytes: 187_500,
+            rate: BytesPerSecond::from_bits(1e6 * f64::from(rate)),
+            burst_bytes: (20 * 1514_u32).saturating_mul(rate.div_ceil(100)),
+            queue_bytes: 1875_u32.saturating_mul(rate).max(20 * 1514),
             mtu: 1500,
         }
     }

@@ -26,7 +26,7 @@ pub(crate) fn open(
         Service::Own(own) => Some(own.spec()),
         Service::Redis => None,
     };
-    let name = spec.as_ref().map_or("redis", ServiceSpec::name);
+    let name = service.name();
     bind_all(&seats.workload)?;
     let opened = match spec {
         Some(spec) => embedded(spec, seats, wire).map(|bench| (bench, None)),

@@ -1,12 +1,14 @@
 //! `quell pressure validate`: whether the kernels do what they say, on the machine at hand.
 
 use super::super::latency::{Service, ServiceArgs};
+use super::super::wire::Wire;
 use super::super::{files, measure};
 use quell_pressure::{Resource, Stop};
 use quell_profiler::{
     LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch, serve_sources,
     validate, words,
 };
+use quell_types::CpuSet;
 use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,7 +20,8 @@ use std::time::Duration;
 #[command(after_help = "\
 Examples:
   quell pressure validate --report DIR
-  quell pressure validate --parts linearity --rounds 5 --json linearity.json")]
+  quell pressure validate --parts linearity --rounds 5 --json linearity.json
+  quell pressure validate --parts linearity,crosstalk --link-mbit 1000")]
 pub(crate) struct Args {
     #[command(flatten)]
     measure: measure::Common,
@@ -45,15 +48,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           default_values = ["search", "store", "redis"])]
     services: Vec<Listed>,
+    /// network: a link of its own, of so many Mbit/s, between two namespaces that go with it, in place of loopback. Needs
+    /// root.
+    #[arg(long, value_name = "MBIT", conflicts_with = "peer",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    link_mbit: Option<u32>,
     /// Writes the validation as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Writes a report with plots.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// The pressing side of cross-talk: does what standard input says.
-    #[arg(long, hide = true)]
-    sources: bool,
+    /// The pressing side of cross-talk, on these CPUs: does what standard input says.
+    #[arg(long, hide = true, value_name = "LIST")]
+    sources: Option<CpuSet>,
 }
 
 /// A part of a validation.
@@ -96,31 +104,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         "--window-ms {}: give 5 to 5000",
         args.window_ms
     );
-    let seats = args.measure.seats()?;
-    let cpus = seats.pressure.clone();
-    let wanted = |part| args.parts.contains(&part);
-    let apart = !seats.same_core;
-    let options = ValidateOptions {
-        only: args.measure.only.clone(),
-        rounds: args.rounds,
-        window: Duration::from_millis(args.window_ms),
-        patience: Duration::from_secs(args.patience),
-        linearity: wanted(Part::Linearity),
-        timing: wanted(Part::Timing),
-        impact: apart && wanted(Part::Impact),
-        crosstalk: apart && wanted(Part::Crosstalk),
-        seats,
-        pressure: args.measure.pressure(),
-        sources: Some(Box::new(sources)),
-    };
-    if args.sources {
+    let link = args.link_mbit.map(Wire::build).transpose()?;
+    let mut options = args.options(link.as_ref())?;
+    if let Some(cpus) = &args.sources {
+        options.seats.pressure.clone_from(cpus);
         let serve = || {
             let (input, output) = (std::io::stdin().lock(), std::io::stdout());
             serve_sources(&options, &topology, &stop, input, output)
         };
-        return Ok(at_desk(&cpus, serve)?);
+        return Ok(at_desk(&options.seats.pressure, serve)?);
     }
-    let found = at_desk(&cpus, || {
+    let found = at_desk(&options.seats.pressure, || {
         let mut applications = Vec::new();
         if options.impact {
             applications = start(&args.applications, &options, &stop)?;
@@ -129,23 +123,50 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let mut tell = |line: &str| eprintln!("{line}");
         validate(&options, &mut applications, &topology, &stop, &mut tell)
     })?;
+    told(args, &found)
+}
+
+impl Args {
+    fn options(&self, link: Option<&Wire>) -> anyhow::Result<ValidateOptions> {
+        let seats = self.measure.seats()?;
+        let mut pressure = self.measure.pressure();
+        link.map_or(Ok(()), |link| link.press_over(&mut pressure))?;
+        let (wanted, apart) = (|part| self.parts.contains(&part), !seats.same_core);
+        Ok(ValidateOptions {
+            only: self.measure.only.clone(),
+            rounds: self.rounds,
+            window: Duration::from_millis(self.window_ms),
+            patience: Duration::from_secs(self.patience),
+            linearity: wanted(Part::Linearity),
+            timing: wanted(Part::Timing),
+            impact: apart && wanted(Part::Impact),
+            crosstalk: apart && wanted(Part::Crosstalk),
+            seats,
+            pressure,
+            sources: Some(Box::new(sources)),
+        })
+    }
+}
+
+/// Writes what was found where it is wanted.
+fn told(args: &Args, found: &Validation) -> anyhow::Result<()> {
     if let Some(folder) = &args.report {
-        report(&found).write(folder)?;
+        report(found).write(folder)?;
     }
     if !measure::to_stdout(args.json.as_deref()) {
-        files::print_text(&report(&found).to_text(100))?;
+        files::print_text(&report(found).to_text(100))?;
     }
-    measure::write_json(args.json.as_deref(), &found)?;
+    measure::write_json(args.json.as_deref(), found)?;
     if let Some(why) = &found.ended_early {
         anyhow::bail!("{why}; what was measured until then is in what was written");
     }
     Ok(())
 }
 
-/// This program with these arguments again, as the pressing side of cross-talk.
-fn sources() -> Command {
+/// This program with these arguments again, as the pressing side of cross-talk on these CPUs.
+fn sources(cpus: &CpuSet) -> Command {
     let mut again = Command::new("/proc/self/exe");
-    again.args(std::env::args_os().skip(1)).arg("--sources");
+    again.args(std::env::args_os().skip(1)).arg("--sources").arg(cpus.to_string());
     again
 }
 
@@ -306,6 +327,9 @@ fn crosstalk(found: &Validation) -> Section {
             )
         })
     };
-    let words = said("between groups", worst(false)) + &said("inside the memory path", worst(true));
+    let seats = found.disk_cpu.map_or_else(String::new, |cpu| {
+        format!("CPU {cpu} answers the disk: whoever works on it sits there. ")
+    });
+    let words = said("between groups", worst(false)) + &said("inside one", worst(true)) + &seats;
     Section::new("Cross-talk").with(words).with(heat)
 }
