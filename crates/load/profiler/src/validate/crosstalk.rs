@@ -1,10 +1,12 @@
-//! Cross-talk: every kernel beside every other, on two CPUs, both at 40 % (B-E3). Those that press
+//! Cross-talk: every kernel beside every other, on two CPUs, both at 40 % (B-E3). What was seen while the host had them
+//! elsewhere than the machine is told is put aside. Those that press
 //! are in a [process of their own](super::sources), and whoever works on a disk sits on the CPU that answers it
 //! ([`super::disk_seat`]).
 
 use super::disk_seat::{Arrangement, arrangements, disk_cpu};
 use super::sources::Sources;
-use super::{Crosstalk, ValidateOptions, Validation};
+use super::{Crosstalk, ValidateOptions, Validation, fit_cache};
+use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent, ready};
 use crate::stats::{median, quantile};
 use crate::trial::Mark;
@@ -78,11 +80,13 @@ pub(super) fn measure(
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), ProfileError> {
     found.disk_cpu = disk_cpu(options, topology, stop)?;
+    let mut watch = Watch::over(&options.seats, topology);
     for arrangement in arrangements(&options.seats, found.disk_cpu) {
         // Where it is measured from is out of the victims' way.
         bind_all(&arrangement.seats.pressure)?;
-        let done = from_seats(options, &arrangement, topology, stop, found, tell);
+        let done = from_seats(options, &arrangement, &mut watch, topology, stop, found, tell);
         bind_all(&options.seats.pressure)?;
+        found.crosstalk_host = watch.is_on().then(|| watch.seen());
         done?;
     }
     Ok(())
@@ -92,6 +96,7 @@ pub(super) fn measure(
 fn from_seats(
     options: &ValidateOptions,
     arrangement: &Arrangement,
+    watch: &mut Watch,
     topology: &Topology,
     stop: &Stop,
     found: &mut Validation,
@@ -105,7 +110,7 @@ fn from_seats(
     }
     let mut sources = Sources::seat(options, &pressure.first(1), topology, stop, found)?;
     for victim in &victims {
-        beside_all(options, victim, &mut sources, stop, found)?;
+        beside_all(options, victim, &mut sources, watch, stop, found)?;
         tell(&format!(
             "cross-talk: {} beside {} others",
             victim.resource,
@@ -120,19 +125,27 @@ fn beside_all(
     options: &ValidateOptions,
     victim: &Seated,
     sources: &mut Sources,
+    watch: &mut Watch,
     stop: &Stop,
     found: &mut Validation,
 ) -> Result<(), ProfileError> {
     let resources = sources.resources();
-    let mut kept = vec![Vec::new(); resources.len()];
+    let mut kept = vec![Sieve::default(); resources.len()];
     let mut open: Vec<usize> = (0..resources.len()).collect();
     let rounds = options.rounds.min(MOST_ROUNDS);
     for round in 1..=rounds + MORE_ROUNDS {
-        row(options, victim, (sources, &open), &mut kept, stop)?;
-        let unclear =
-            |source: &usize| is_open(&kept[*source], wanted(resources[*source], victim.resource));
+        row(options, victim, (sources, &open), &mut kept, watch, stop)?;
+        let unclear = |source: &usize| {
+            wants_more(&kept[*source], wanted(resources[*source], victim.resource))
+        };
         open.retain(|source| round < rounds || unclear(source));
     }
+    let mut counted = |sieve: Sieve| {
+        let (kept, disturbed) = sieve.end();
+        watch.note(0, disturbed);
+        kept
+    };
+    let kept: Vec<Vec<f64>> = kept.into_iter().map(&mut counted).collect();
     let pairs = resources.iter().zip(&kept);
     let losses: Vec<Crosstalk> =
         pairs.filter_map(|(source, kept)| lost(*source, victim, kept)).collect();
@@ -189,7 +202,9 @@ pub(super) fn seat(
             found.absent.entry(resource).or_insert(why);
             continue;
         }
-        match ready(&options.options(resource, cpu), topology, stop) {
+        let mut pressure = options.options(resource, cpu);
+        fit_cache(&mut pressure, topology, stop)?;
+        match ready(&pressure, topology, stop) {
             Ok(running) => seated.push(Seated { resource, running }),
             Err(ProfileError::Resource { source, .. }) => {
                 found.absent.entry(resource).or_insert(source.to_string());
@@ -229,30 +244,58 @@ fn row(
     options: &ValidateOptions,
     victim: &Seated,
     (sources, which): (&mut Sources, &[usize]),
-    kept: &mut [Vec<f64>],
+    kept: &mut [Sieve],
+    watch: &mut Watch,
     stop: &Stop,
 ) -> Result<(), ProfileError> {
-    let Some(first) = which.first() else { return Ok(()) };
-    victim.running.turn_to(percent(LEVEL));
     let window = window(options, victim.resource);
     let rate_at = |sources: &mut Sources, source: usize, level: f64| {
         sources.turn(source, level)?;
         pause(SETTLE, stop)?;
         rate(&victim.running, window, stop)
     };
-    let mut before = rate_at(sources, *first, 0.0)?;
-    sources.mute(*first)?;
+    let mut last = None;
     for source in which {
+        victim.running.turn_to(percent(LEVEL));
+        let before = match last.take() {
+            Some(before) => before,
+            None => rate_at(sources, *source, 0.0)?,
+        };
         let beside = rate_at(sources, *source, LEVEL)?;
         let after = rate_at(sources, *source, 0.0)?;
         sources.mute(*source)?;
         if before + after > 0.0 {
             kept[*source].push(beside / f64::midpoint(before, after));
         }
-        before = after;
+        if watch.is_due() {
+            settle_by_look(victim, kept, watch, stop)?;
+        } else {
+            last = Some(after);
+        }
     }
+    settle_by_look(victim, kept, watch, stop)
+}
+
+/// Looks where the host has the CPUs, with everybody out of the way, and puts aside what was seen elsewhere.
+fn settle_by_look(
+    victim: &Seated,
+    kept: &mut [Sieve],
+    watch: &mut Watch,
+    stop: &Stop,
+) -> Result<(), ProfileError> {
     victim.running.mute();
+    if watch.is_on() {
+        pause(SETTLE, stop)?;
+        let said = watch.since();
+        kept.iter_mut().for_each(|sieve| watch.note(sieve.settle(said), 0));
+    }
     Ok(())
+}
+
+/// Whether a pair is to be looked at once more: its loss is not clear, or too little of it counts.
+fn wants_more(sieve: &Sieve, wanted_frac: f64) -> bool {
+    let kept = sieve.values();
+    is_open(&kept, wanted_frac) || sieve.measured() >= LEAST_LOOKS && kept.len() < LEAST_LOOKS
 }
 
 #[cfg(test)]
@@ -269,6 +312,16 @@ mod tests {
         let often: Vec<f64> = around(0.2, 0.4).repeat(20);
         assert!(!is_open(&often, 0.05), "looked at often enough");
         assert!(!is_open(&[1.0, 0.2], 0.05) && !is_open(&[], 0.05), "nothing to tell by");
+    }
+
+    #[test]
+    fn what_was_put_aside_is_looked_at_again() {
+        let mut sieve = Sieve::default();
+        (0..5).for_each(|_| sieve.push(1.0));
+        assert!(!wants_more(&sieve, 0.05));
+        sieve.settle(crate::Placement::Distant);
+        assert!(wants_more(&sieve, 0.05), "nothing of it counts");
+        assert!(!wants_more(&Sieve::default(), 0.05), "it has no rate at all");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Linearity: levels take turns, there and back again, and each gets its median.
 
 use super::observer::{Observer, Reference};
-use super::{KernelLinearity, LevelValue, ValidateOptions};
+use super::{KernelLinearity, LevelValue, ValidateOptions, fit_cache};
 use crate::ProfileError;
 use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent, ready};
 use crate::stats::{half_effect, largest_deviation, median, pearson, quantile};
-use quell_pressure::{CacheRoom, Options, Resource, Running, Stop};
+use quell_pressure::{Resource, Running, Stop};
 use quell_types::Topology;
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,7 @@ pub(super) fn measure(
     stop: &Stop,
 ) -> Result<KernelLinearity, ProfileError> {
     let mut pressure = options.options(resource, &options.seats.pressure);
-    let cache_room = cache_room(&pressure, topology, stop)?.filter(|room| room.kept_bytes > 0);
-    pressure.llc_bytes = cache_room.map(|room| room.kept_bytes).or(pressure.llc_bytes);
+    let cache_room = fit_cache(&mut pressure, topology, stop)?;
     let kernel = ready(&pressure, topology, stop)?;
     let observer = Observer::of(resource, &kernel, options, topology, stop)?;
     let mut found = through(kernel, observer, options, topology, stop)?;
@@ -74,22 +73,6 @@ fn through(
         }
     }
     Ok(looking.end(resource, seen))
-}
-
-/// How much of a shared cache is to be had by a kernel that is to take it, if nobody said what to take: beyond that
-/// it takes no more of it, and this is no matter of its intensity.
-fn cache_room(
-    pressure: &Options,
-    topology: &Topology,
-    stop: &Stop,
-) -> Result<Option<CacheRoom>, ProfileError> {
-    let cpu = pressure.cpus.iter().next();
-    match (pressure.resource, pressure.llc_bytes, cpu) {
-        (Resource::LlcCapacity, None, Some(cpu)) => {
-            Ok(CacheRoom::of(pressure, topology, cpu, stop)?)
-        }
-        _ => Ok(None),
-    }
 }
 
 /// A kernel and who looks at it.

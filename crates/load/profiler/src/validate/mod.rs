@@ -24,7 +24,7 @@ pub use report::{
 pub use sources::{SourcesProgram, serve_sources};
 
 use crate::{Machine, ProfileError, Seats, Subject};
-use quell_pressure::{Options, Resource, Stop};
+use quell_pressure::{CacheRoom, Options, Resource, Stop};
 use quell_types::Topology;
 use std::time::{Duration, Instant};
 
@@ -157,4 +157,21 @@ fn parts(
         crosstalk::measure(options, topology, stop, found, tell)?;
     }
     Ok(())
+}
+
+/// Makes what is to be had of a shared cache the 100 % of a kernel that is to take it, if nobody said what to take:
+/// beyond that it takes no more of it, and this is no matter of its intensity. Gives it if so.
+fn fit_cache(
+    pressure: &mut Options,
+    topology: &Topology,
+    stop: &Stop,
+) -> Result<Option<CacheRoom>, ProfileError> {
+    let cpu = pressure.cpus.iter().next();
+    let (Resource::LlcCapacity, None, Some(cpu)) = (pressure.resource, pressure.llc_bytes, cpu)
+    else {
+        return Ok(None);
+    };
+    let room = CacheRoom::of(pressure, topology, cpu, stop)?.filter(|room| room.kept_bytes > 0);
+    pressure.llc_bytes = room.map(|room| room.kept_bytes);
+    Ok(room)
 }

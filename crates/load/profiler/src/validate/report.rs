@@ -173,6 +173,9 @@ pub struct Validation {
     /// is answered for itself, or it is not known.
     #[serde(default)]
     pub disk_cpu: Option<u32>,
+    /// Cross-talk: what the host did with the two CPUs meanwhile; null where it was not looked.
+    #[serde(default)]
+    pub crosstalk_host: Option<Watched>,
     /// What was not validated, and why.
     pub absent: BTreeMap<Resource, String>,
     /// Why it ended before its end; null if it did not. What was measured until then is here.
@@ -192,6 +195,7 @@ impl Validation {
             impact: Vec::new(),
             crosstalk: Vec::new(),
             disk_cpu: None,
+            crosstalk_host: None,
             absent: BTreeMap::new(),
             ended_early: None,
             seconds: 0.0,

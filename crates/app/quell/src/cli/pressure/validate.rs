@@ -330,6 +330,8 @@ fn crosstalk(found: &Validation) -> Section {
     let seats = found.disk_cpu.map_or_else(String::new, |cpu| {
         format!("CPU {cpu} answers the disk: whoever works on it sits there. ")
     });
+    let host = found.crosstalk_host.as_ref().and_then(quell_profiler::Watched::words);
     let words = said("between groups", worst(false)) + &said("inside one", worst(true)) + &seats;
+    let words = words + &host.map_or_else(String::new, |host| host + ". ");
     Section::new("Cross-talk").with(words).with(heat)
 }
