@@ -1,6 +1,6 @@
 //! Private readers, for the fuzz targets.
 
-use crate::{FeedReading, hugepages, meter, region};
+use crate::{FeedReading, hugepages, meter, netns, region};
 use std::ops::Range;
 
 /// The bytes of a feed.
@@ -21,4 +21,10 @@ pub fn available_bytes(meminfo: &str) -> Option<u64> {
 #[must_use]
 pub fn huge_bytes(range: Range<usize>, smaps: &str) -> u64 {
     hugepages::huge_bytes(&[range], smaps)
+}
+
+/// Bytes that all links of `/proc/net/dev` but loopback sent.
+#[must_use]
+pub fn sent_bytes(table: &str) -> Option<u64> {
+    netns::sent_in(table)
 }

@@ -40,11 +40,12 @@ pub fn sent_bytes(netns: Option<&Path>) -> Option<u64> {
 }
 
 /// The same from `/proc/net/dev`: a link a line, its name, a colon, eight numbers of what it received, then what it sent.
-fn sent_in(table: &str) -> Option<u64> {
+pub(crate) fn sent_in(table: &str) -> Option<u64> {
     let links = table.lines().filter_map(|line| line.split_once(':'));
     let others = links.filter(|(name, _)| name.trim() != "lo");
-    let sent = others.map(|(_, numbers)| numbers.split_whitespace().nth(8)?.parse::<u64>().ok());
-    sent.sum()
+    let mut sent =
+        others.map(|(_, numbers)| numbers.split_whitespace().nth(8)?.parse::<u64>().ok());
+    sent.try_fold(0u64, |all, one| Some(all.saturating_add(one?)))
 }
 
 #[cfg(test)]
@@ -63,6 +64,8 @@ Inter-|   Receive                                                |  Transmit
         assert_eq!(sent_in(table), Some(4_000_000_000_030));
         assert_eq!(sent_in(""), Some(0), "no link, nothing sent");
         assert_eq!(sent_in(" eth0: 1 2 3"), None, "a line that is none");
+        let most = format!("a: 0 0 0 0 0 0 0 0 {0}\nb: 0 0 0 0 0 0 0 0 {0}", u64::MAX);
+        assert_eq!(sent_in(&most), Some(u64::MAX));
         assert!(sent_bytes(None).is_some());
         assert_eq!(sent_bytes(Some(Path::new("/run/netns/quell-none"))), None);
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 const LEAST_AHEAD: usize = 16 * 1024;
 const MOST_AHEAD: usize = 128 * 1024;
 const AHEAD: Duration = Duration::from_millis(1);
+
 /// Bytes in the socket that the peer has not acknowledged (SIOCOUTQ, tcp(7)).
 pub(super) fn queued(stream: &TcpStream) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
