@@ -61,6 +61,7 @@ bench: $(QUELL) setup
 	$(SUDO) $(QUELL) bench signal --json bench-signal.json
 	$(SUDO) $(QUELL) bench signal --halting --json bench-signal-halting.json
 	$(SUDO) $(QUELL) pressure validate --parts linearity,timing --report bench-pressure
+	$(SUDO) $(QUELL) pressure validate --parts linearity --only network-bandwidth --link-mbit 1000 --report bench-link
 	$(SUDO) $(QUELL) pressure validate --parts impact,crosstalk --rounds 3 --report bench-crosstalk
 	$(SUDO) $(QUELL) matrix search --report bench-matrix-search
 	$(SUDO) $(QUELL) matrix store --report bench-matrix-store
