@@ -379,7 +379,7 @@ impl Trial<'_> {
 }
 
 /// What counts of these ratios.
-fn counted(sieve: Sieve, watch: &mut Watch) -> Vec<f64> {
+pub(crate) fn counted(sieve: Sieve, watch: &mut Watch) -> Vec<f64> {
     let (ratios, disturbed) = sieve.end();
     watch.note(0, disturbed);
     ratios

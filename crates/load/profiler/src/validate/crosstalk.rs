@@ -1,7 +1,6 @@
 //! Cross-talk: every kernel beside every other, on two CPUs, both at 40 % (B-E3). What was seen while the host had them
-//! elsewhere than the machine is told is put aside. Those that press
-//! are in a [process of their own](super::sources), and whoever works on a disk sits on the CPU that answers it
-//! ([`super::disk_seat`]).
+//! elsewhere than the machine is told is put aside. Those that press are in a [process of their own](super::sources), and
+//! whoever works on a disk sits on the CPU that answers it ([`super::disk_seat`]).
 
 use super::disk_seat::{Arrangement, arrangements, disk_cpu};
 use super::sources::Sources;
@@ -9,7 +8,7 @@ use super::{Crosstalk, ValidateOptions, Validation, fit_cache};
 use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent, ready};
 use crate::stats::{median, quantile};
-use crate::trial::Mark;
+use crate::trial::{Mark, counted};
 use crate::{ProfileError, Seats};
 use quell_pressure::{Resource, Running, Stop, bind_all};
 use quell_types::{CpuSet, Topology};
@@ -140,12 +139,7 @@ fn beside_all(
         };
         open.retain(|source| round < rounds || unclear(source));
     }
-    let mut counted = |sieve: Sieve| {
-        let (kept, disturbed) = sieve.end();
-        watch.note(0, disturbed);
-        kept
-    };
-    let kept: Vec<Vec<f64>> = kept.into_iter().map(&mut counted).collect();
+    let kept: Vec<Vec<f64>> = kept.into_iter().map(|sieve| counted(sieve, watch)).collect();
     let pairs = resources.iter().zip(&kept);
     let losses: Vec<Crosstalk> =
         pairs.filter_map(|(source, kept)| lost(*source, victim, kept)).collect();

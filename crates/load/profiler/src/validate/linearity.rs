@@ -6,6 +6,7 @@ use crate::ProfileError;
 use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent, ready};
 use crate::stats::{half_effect, largest_deviation, median, pearson, quantile};
+use crate::trial::counted;
 use quell_pressure::{Resource, Running, Stop};
 use quell_types::Topology;
 use std::time::{Duration, Instant};
@@ -130,12 +131,8 @@ impl Looking<'_> {
     /// What was seen.
     fn end(mut self, resource: Resource, seen: Vec<Sieve>) -> KernelLinearity {
         self.kernel.mute();
-        let counted = |sieve: Sieve| {
-            let (values, disturbed) = sieve.end();
-            self.watch.note(0, disturbed);
-            values
-        };
-        let seen: Vec<Vec<f64>> = seen.into_iter().map(counted).collect();
+        let watch = &mut self.watch;
+        let seen: Vec<Vec<f64>> = seen.into_iter().map(|sieve| counted(sieve, watch)).collect();
         let (observer, independent) = self.observer.words();
         let host = self.watch.is_on().then(|| self.watch.seen());
         KernelLinearity { host, ..judged(resource, observer, independent, &seen) }
