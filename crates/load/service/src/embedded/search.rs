@@ -63,7 +63,9 @@ impl Search {
     pub fn build(params: &SearchParams) -> Result<Self, LoadError> {
         check(params)?;
         let mut schema = Schema::builder();
-        let indexing = TextFieldIndexing::default().set_index_option(IndexRecordOption::WithFreqs);
+        let indexing = TextFieldIndexing::default()
+            .set_tokenizer(corpus::TOKENIZER)
+            .set_index_option(IndexRecordOption::WithFreqs);
         let body =
             schema.add_text_field("body", TextOptions::default().set_indexing_options(indexing));
         let index = Index::create_in_ram(schema.build());
