@@ -5,8 +5,11 @@
 //! parts of the told size, alone, and it is looked at how much of each a cache holds ([`Footprint`]):
 //!
 //! ```text
-//! kept := the largest eighth of the told size of which KEPT_FRAC is held (median of LOOKS looks)
+//! sizes := the eighths of the told size; half of one, a quarter of one, ... while a core's own caches are outdone
+//! kept  := the largest of them of which KEPT_FRAC is held (median of LOOKS looks)
 //! ```
+//!
+//! Less than an eighth is to be had where a guest is told of the whole cache of a large host.
 //!
 //! Of more than that a cache holds less and less, and that as random lines come to lie: pressure that grows beyond
 //! grows on memory. The search takes a fifth of a second or two for 32 MiB, and as many times as long for as many
@@ -24,7 +27,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Parts of the told size that are told apart.
-const PARTS: u32 = 8;
+const PARTS: u64 = 8;
+/// Less than so many times what a core has for itself tells of that.
+const OUTDO: u64 = 2;
 /// So much of a part is held, or it is too large. Not all: random lines fill some sets sooner than others.
 const KEPT_FRAC: f64 = 0.95;
 /// Looks at a part: what strangers do in one of them does not count.
@@ -35,7 +40,8 @@ const LOOKS: usize = 3;
 pub struct CacheRoom {
     /// The size that the machine tells.
     pub told_bytes: u64,
-    /// So much of it was to be had: a multiple of an eighth. 0 if not even one was.
+    /// So much of it was to be had: a multiple of an eighth, or part of one. 0 if there is nothing to be had besides a
+    /// core's own caches.
     pub kept_bytes: u64,
 }
 
@@ -58,8 +64,9 @@ impl CacheRoom {
                 let Some(mut lodger) = Lodger::new(told_bytes, nearer_bytes)? else {
                     return Ok(None);
                 };
-                let parts = largest(PARTS, |parts| lodger.keeps(parts, stop));
-                let kept_bytes = told_bytes * u64::from(parts) / u64::from(PARTS);
+                let sizes = sizes(told_bytes, nearer_bytes);
+                let kept = largest(sizes.len(), |which| lodger.keeps(sizes[which - 1], stop));
+                let kept_bytes = kept.checked_sub(1).map_or(0, |last| sizes[last]);
                 Ok((!stop.requested()).then_some(Self { told_bytes, kept_bytes }))
             };
             scope.spawn(look).join().unwrap_or(Ok(None))
@@ -67,11 +74,21 @@ impl CacheRoom {
     }
 }
 
+/// What is tried, in bytes, the smallest first.
+fn sizes(told_bytes: u64, nearer_bytes: u64) -> Vec<u64> {
+    let eighth = told_bytes / PARTS;
+    let halves = std::iter::successors(Some(eighth / 2), |size| Some(size / 2));
+    let mut sizes: Vec<u64> = halves.take_while(|size| *size > OUTDO * nearer_bytes).collect();
+    sizes.reverse();
+    sizes.extend((1..=PARTS).map(|parts| told_bytes * parts / PARTS));
+    sizes
+}
+
 /// The largest of 1 to `most` that will do, if all that are smaller do, too; 0 if none does.
-fn largest(most: u32, mut will_do: impl FnMut(u32) -> bool) -> u32 {
+fn largest(most: usize, mut will_do: impl FnMut(usize) -> bool) -> usize {
     let (mut does, mut does_not) = (0, most + 1);
     while does_not - does > 1 {
-        let tried = u32::midpoint(does, does_not);
+        let tried = usize::midpoint(does, does_not);
         *(if will_do(tried) { &mut does } else { &mut does_not }) = tried;
     }
     does
@@ -81,7 +98,7 @@ fn largest(most: u32, mut will_do: impl FnMut(u32) -> bool) -> u32 {
 struct Lodger {
     kernel: CacheCapacity,
     print: Footprint,
-    lines: u32,
+    cache_bytes: u64,
 }
 
 impl Lodger {
@@ -94,15 +111,15 @@ impl Lodger {
         let mut kernel = CacheCapacity::new(share);
         kernel.prepare();
         let tells = Chase::FLUSHES && print.learn()?;
-        Ok(tells.then_some(Self { kernel, print, lines: lines as u32 }))
+        Ok(tells.then_some(Self { kernel, print, cache_bytes }))
     }
 
-    /// Whether a cache holds so many parts of the footprint, when these are all that is used.
-    fn keeps(&mut self, parts: u32, stop: &Stop) -> bool {
-        let percent = 100.0 * f64::from(parts) / f64::from(PARTS);
+    /// Whether a cache holds so much of the footprint, when this is all that is used.
+    fn keeps(&mut self, bytes: u64, stop: &Stop) -> bool {
+        let percent = 100.0 * bytes as f64 / self.cache_bytes as f64;
         let Ok(intensity) = Intensity::new(percent) else { return false };
         self.kernel.set_intensity(intensity);
-        let lines = self.lines * parts / PARTS;
+        let lines = u32::try_from(bytes / LINE as u64).unwrap_or(u32::MAX);
         let held: Vec<f64> = (0..LOOKS).filter_map(|_| self.held_of(lines, stop)).collect();
         !held.is_empty() && median(held) >= KEPT_FRAC
     }
@@ -137,15 +154,30 @@ mod tests {
 
     #[test]
     fn the_largest_is_found_in_few_steps() {
-        for room in 0..=PARTS {
+        for room in 0..=12 {
             let mut steps = 0;
-            let found = largest(PARTS, |parts| {
+            let found = largest(12, |which| {
                 steps += 1;
-                parts <= room
+                which <= room
             });
             assert_eq!(found, room);
             assert!(steps <= 4, "{room}: {steps}");
         }
+    }
+
+    #[test]
+    fn parts_of_an_eighth_are_tried_while_they_outdo_what_a_core_has_for_itself() {
+        let tried = |told: u64, nearer: u64| sizes(told << 10, nearer << 10);
+        let first =
+            |told, nearer| tried(told, nearer).iter().map(|b| b >> 10).take(5).collect::<Vec<_>>();
+        assert_eq!(first(266_240, 2048), [4160, 8320, 16_640, 33_280, 66_560]);
+        assert_eq!(
+            first(32_768, 1024),
+            [4096, 8192, 12_288, 16_384, 20_480],
+            "2 MiB are no more than twice"
+        );
+        assert_eq!(first(32_768, 512), [2048, 4096, 8192, 12_288, 16_384]);
+        assert_eq!(tried(32_768, 512).last(), Some(&(32 << 20)), "all of it is the largest");
     }
 
     #[test]
