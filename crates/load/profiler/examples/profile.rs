@@ -2,7 +2,8 @@
 
 use quell_pressure::{Options, Resource, Stop};
 use quell_profiler::{
-    LaunchOptions, ProfileError, ProfileOptions, Progress, Seats, at_desk, launch, profile,
+    Counters, LaunchOptions, ProfileError, ProfileOptions, Progress, Seats, at_desk, launch,
+    profile,
 };
 use quell_topology::Machine;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ fn main() -> Result<(), ProfileError> {
         command,
         cpus: seats.workload.clone(),
         progress: Progress::Auto,
+        counters: Counters::default(),
         settle: Duration::from_millis(if quick { 500 } else { 2000 }),
         longest_run: Duration::from_secs(10),
     };

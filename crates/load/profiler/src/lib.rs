@@ -53,13 +53,13 @@ pub use search::{LEAST, MOST, Search, Verdict, verdict};
 pub use stats::Estimate;
 pub use store::{Kept, ProfileStore, StoreError};
 pub use subject::{
-    Counter, Group, LaunchOptions, Metric, Progress, Repeated, Speed, Steady, Subject, launch,
-    looped, words,
+    Counter, Counters, Group, LaunchOptions, Metric, Progress, Repeated, Speed, Steady, Subject,
+    launch, looped, words,
 };
 pub use trial::{Effort, Found};
 pub use tune::{Advice, TUNE_SCHEMA, Tuning, tune};
 pub use validate::{
     Crosstalk, Impact, ImpactPoint, KernelLinearity, KernelTiming, LevelValue, SourcesProgram,
-    VALIDATE_SCHEMA, ValidateOptions, Validation, serve_sources, validate,
+    Unseen, VALIDATE_SCHEMA, ValidateOptions, Validation, serve_sources, validate,
 };
 pub use victim::{Chase, Habit, Victim};

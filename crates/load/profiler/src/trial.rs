@@ -21,9 +21,11 @@
 //!          heard meanwhile; what the others leave of the budget is the reporter's too
 //! ```
 
+mod effort;
 mod found;
 mod reporter;
 
+pub use effort::Effort;
 pub use found::Found;
 pub(crate) use reporter::Mark;
 
@@ -35,62 +37,6 @@ use crate::stats::median;
 use crate::{ProfileError, Speed, Subject};
 use quell_pressure::{Resource, Running, Stop};
 use std::time::{Duration, Instant};
-
-/// How long and how well.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// The length of a window.
-    pub window: Duration,
-    /// After the dial was turned: caches fill.
-    pub settle: Duration,
-    /// Levels that are always measured besides 100, for the curve.
-    pub grid: &'static [f64],
-    /// Pairs at each of those.
-    pub pairs: usize,
-    /// Pairs of windows of the reporter, beside the workload and beside nothing.
-    pub listens: usize,
-    /// The search ends at this resolution, and what is measured besides when the interval is as narrow.
-    pub resolution: f64,
-    /// Time for one resource, the reporter's included.
-    pub budget: Duration,
-}
-
-impl Effort {
-    /// A full profile: up to eight seconds a resource.
-    pub const FULL: Effort = Effort {
-        window: Duration::from_millis(60),
-        settle: Duration::from_millis(15),
-        grid: &[25.0, 50.0, 75.0],
-        pairs: 4,
-        listens: 4,
-        resolution: 7.0,
-        budget: Duration::from_secs(8),
-    };
-
-    /// A quick one: up to a second and a half a resource.
-    pub const QUICK: Effort = Effort {
-        window: Duration::from_millis(30),
-        settle: Duration::from_millis(8),
-        grid: &[],
-        pairs: 4,
-        listens: 3,
-        resolution: 15.0,
-        budget: Duration::from_millis(1400),
-    };
-
-    /// In no more time than this: where it is too short for enough windows they are shorter, but not than `least`, in
-    /// which the workload's progress means something.
-    #[must_use]
-    pub(crate) fn within(self, time: Duration, least: Duration) -> Effort {
-        let window = self.window.min((time / WINDOWS).max(LEAST_WINDOW).max(least));
-        Effort { window, budget: self.budget.min(time), ..self }
-    }
-}
-
-/// A trial wants time for so many.
-const WINDOWS: u32 = 24;
-/// They are not made shorter than this for anybody.
-const LEAST_WINDOW: Duration = Duration::from_millis(40);
 
 /// The two sides of a trial.
 pub(crate) struct Trial<'a> {
@@ -241,7 +187,11 @@ impl Trial<'_> {
             let answer = found.tolerated(self.threshold);
             let next = nearest(&found.levels, answer.value);
             let Some(at) = next.filter(|_| answer.width() > self.effort.resolution) else { break };
-            found.take(self.pairs_of(REFINED, at, end, watch)?);
+            let pairs = self.pairs_until(end).min(REFINED);
+            if pairs == 0 {
+                break;
+            }
+            found.take(self.pairs_of(pairs, at, end, watch)?);
         }
         Ok(())
     }
@@ -355,7 +305,17 @@ impl Trial<'_> {
 
     /// Whether a level can be begun: runs of a command may be long.
     fn has_time_for_a_pair(&self, end: Instant) -> bool {
-        !self.subject.rests_between() || Instant::now() + 3 * self.window + self.kept < end
+        self.pairs_until(end) > 0
+    }
+
+    /// How many pairs at a level there is time for, the quiet window before them included.
+    fn pairs_until(&self, end: Instant) -> usize {
+        if !self.subject.rests_between() {
+            return usize::MAX;
+        }
+        let left = end.saturating_duration_since(Instant::now() + self.kept);
+        let windows = left.as_secs_f64() / self.window.as_secs_f64().max(1e-9);
+        ((windows - 1.0) / 2.0).max(0.0) as usize
     }
 
     fn speed(&mut self) -> Result<f64, ProfileError> {

@@ -17,6 +17,12 @@ pub(super) fn counters(group: &Group, online: &CpuSet) -> Vec<Box<dyn Counter>> 
     found
 }
 
+/// The same, of a program that is to be started.
+pub(super) fn outside(online: &CpuSet) -> quell_profiler::Counters {
+    let online = online.clone();
+    quell_profiler::Counters::new(move |group| counters(group, &online))
+}
+
 /// Requests answered on the sockets on which a group listens.
 struct Sockets {
     probes: Probes,

@@ -1,6 +1,6 @@
 //! `quell profile`: what a workload tolerates and what it causes.
 
-use super::counted::counters;
+use super::counted::{counters, outside};
 use super::latency::{Loaded, Service, ServiceArgs};
 use super::{files, kept, measure, traffic};
 use anyhow::Context as _;
@@ -238,6 +238,7 @@ fn subject(
         command: who.command.clone(),
         cpus: options.seats.workload.clone(),
         progress: args.progress.clone(),
+        counters: outside(&online),
         settle: if args.quick { QUICK_SETTLE } else { SETTLE },
         longest_run: LONGEST_RUN,
     };

@@ -1,5 +1,6 @@
 //! `quell tune`: what a program is hurt by and what it causes, ranked.
 
+use super::counted::outside;
 use super::{files, measure};
 use quell_pressure::{Resource, Stop};
 use quell_profiler::{
@@ -116,6 +117,7 @@ impl Bench<'_> {
             command: args.command.clone(),
             cpus: seats.workload.clone(),
             progress: args.progress.clone(),
+            counters: outside(&self.topology.online()),
             settle: Duration::from_secs(1),
             longest_run: Duration::from_secs(10),
         };

@@ -1,20 +1,21 @@
 //! Starting a workload, and finding out how its progress can be seen.
 
-use super::output::{self, Count};
+use super::output::Count;
+use super::started::{By, Counters, Start, Started};
 use super::steady::Source;
-use super::{Metric, Repeated, Steady, Subject, repeated};
+use super::{Group, Metric, Repeated, Steady, Subject};
 use crate::ProfileError;
 use crate::stats::quantile;
-use quell_pressure::{Bound, Stop};
+use quell_pressure::Stop;
 use quell_types::CpuSet;
-use std::process::Stdio;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// Which progress counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// Whole runs if the command ends soon, else the bytes of its system calls if they come steadily.
+    /// Whole runs if the command ends soon, else what comes steadily of what can be counted from outside: its
+    /// instructions, the bytes of its system calls.
     #[default]
     Auto,
     /// Lines that it prints.
@@ -69,6 +70,8 @@ pub struct LaunchOptions {
     pub cpus: CpuSet,
     /// What counts as progress.
     pub progress: Progress,
+    /// What can count it from outside, besides the bytes of its system calls.
+    pub counters: Counters,
     /// For how long it is watched before the measurement.
     pub settle: Duration,
     /// The longest run that is repeated.
@@ -102,9 +105,13 @@ fn name(options: &LaunchOptions) -> &str {
 }
 
 fn runs(options: &LaunchOptions, stop: &Stop) -> Result<Box<dyn Subject>, ProfileError> {
-    let repeated = Repeated::new(&options.command, &options.cpus, stop, options.longest_run * 20);
+    let repeated = repeated(options, stop);
     repeated.run()?;
     Ok(Box::new(repeated))
+}
+
+fn repeated(options: &LaunchOptions, stop: &Stop) -> Repeated {
+    Repeated::new(&options.command, &options.cpus, stop, options.longest_run * 20)
 }
 
 fn printed(
@@ -113,33 +120,20 @@ fn printed(
     metric: Metric,
     stop: &Stop,
 ) -> Result<Box<dyn Subject>, ProfileError> {
-    let mut child = repeated::start(&options.command, &options.cpus, Stdio::piped())?;
-    let failed = |e| ProfileError::subject(name(options), e);
-    let out = child.take_stdout().ok_or_else(|| failed(std::io::ErrorKind::BrokenPipe.into()))?;
-    let counter = output::count(out, count).map_err(failed)?;
-    let mut steady = Steady::of(name(options), child, Source::Output(counter, metric), stop);
     let begun = Instant::now();
+    let (started, sources) = start(options, By::Output(count, metric))?;
+    let nothing = |begun: Instant| no_progress(options, begun.elapsed(), "no output that counts");
+    let source = sources.into_iter().next().ok_or_else(|| nothing(begun))?;
+    let mut steady = Steady::of(started, source, stop);
     match steady.speed(options.settle.max(Duration::from_millis(50)) / 4) {
         Ok(_) => Ok(Box::new(steady)),
-        Err(ProfileError::Stalled(_)) => {
-            ended_badly(options, steady.into_child(), begun)?;
-            Err(no_progress(options, begun.elapsed(), "no output that counts"))
-        }
+        Err(ProfileError::Stalled(_)) => Err(nothing(begun)),
         Err(e) => Err(e),
     }
 }
 
-/// An error of its own if the child has ended.
-fn ended_badly(
-    options: &LaunchOptions,
-    child: Option<Bound>,
-    begun: Instant,
-) -> Result<(), ProfileError> {
-    let ended = child.and_then(|child| child.wait(Duration::ZERO).ok().flatten());
-    match ended {
-        Some(ended) => repeated::success(&options.command, ended, begun.elapsed()),
-        None => Ok(()),
-    }
+fn start(options: &LaunchOptions, by: By) -> Result<(Started, Vec<Source>), ProfileError> {
+    Start { words: options.command.clone(), cpus: options.cpus.clone(), by }.begin()
 }
 
 fn no_progress(options: &LaunchOptions, watched: Duration, tried: &str) -> ProfileError {
@@ -151,32 +145,60 @@ fn no_progress(options: &LaunchOptions, watched: Duration, tried: &str) -> Profi
     }
 }
 
-/// Watches it: if it ends, it is repeated; if it goes on and reads or writes steadily, that counts.
+/// Watches it: if it ends soon, it is repeated; if it goes on and something that can be counted moves steadily, that
+/// counts. It need not go on for ever: it is started again when it has ended.
 fn automatic(options: &LaunchOptions, stop: &Stop) -> Result<Box<dyn Subject>, ProfileError> {
     let begun = Instant::now();
-    let child = repeated::start(&options.command, &options.cpus, Stdio::null())?;
-    let group = super::Group::Process(child.id());
-    let (mut steps, mut before) = (Vec::new(), group.io_bytes().unwrap_or(0));
-    let window = options.settle / WINDOWS;
+    let (started, sources) = start(options, By::Counters(options.counters.clone()))?;
+    let group = started.group();
+    let mut watched: Vec<Watched> = sources.into_iter().map(|s| Watched::new(s, &group)).collect();
     while begun.elapsed() < options.longest_run {
         if stop.requested() {
             return Err(ProfileError::Stopped);
         }
-        if let Some(ended) =
-            child.wait(window).map_err(|e| ProfileError::subject(name(options), e))?
-        {
-            repeated::success(&options.command, ended, begun.elapsed())?;
-            let longest = options.longest_run * 20;
-            return Ok(Box::new(Repeated::new(&options.command, &options.cpus, stop, longest)));
+        let goes_on = !started.ends_within(options.settle / WINDOWS)?;
+        if goes_on {
+            watched.iter_mut().for_each(|one| one.look(&group));
         }
-        let now = group.io_bytes().unwrap_or(before);
-        steps.push(now.saturating_sub(before) as f64);
-        before = now;
-        if begun.elapsed() >= options.settle && steady(&steps) {
-            return Ok(Box::new(Steady::of(name(options), child, Source::io(), stop)));
+        let least = if goes_on { options.settle } else { options.settle / 2 };
+        let moves = watched.iter().position(|one| steady(&one.steps));
+        if let Some(one) = moves.filter(|_| begun.elapsed() >= least) {
+            let source = watched.swap_remove(one).source;
+            return Ok(Box::new(Steady::of(started, source, stop)));
+        }
+        if !goes_on {
+            return Ok(Box::new(repeated(options, stop)));
         }
     }
-    Err(no_progress(options, begun.elapsed(), "its end, and the bytes that it reads and writes"))
+    Err(no_progress(options, begun.elapsed(), &tried(&watched)))
+}
+
+/// In words.
+fn tried(watched: &[Watched]) -> String {
+    let counts = watched.iter().map(|one| one.source.metric().words());
+    std::iter::once("its end").chain(counts).collect::<Vec<_>>().join(", ")
+}
+
+/// What may count a program's work, while it is seen whether it does.
+struct Watched {
+    source: Source,
+    before: Option<u64>,
+    /// By how much it went on from look to look.
+    steps: Vec<f64>,
+}
+
+impl Watched {
+    fn new(mut source: Source, group: &Group) -> Watched {
+        Watched { before: source.count(group), source, steps: Vec::new() }
+    }
+
+    fn look(&mut self, group: &Group) {
+        let now = self.source.count(group);
+        if let Some((before, now)) = self.before.zip(now) {
+            self.steps.push(now.saturating_sub(before) as f64);
+        }
+        self.before = now.or(self.before);
+    }
 }
 
 /// Whether the last windows all moved, and much alike.
@@ -188,6 +210,7 @@ fn steady(steps: &[f64]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Counter;
     use super::*;
 
     fn options(script: &str, progress: Progress) -> LaunchOptions {
@@ -195,6 +218,7 @@ mod tests {
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             cpus: CpuSet::new(),
             progress,
+            counters: Counters::default(),
             settle: Duration::from_millis(300),
             longest_run: Duration::from_secs(1),
         }
@@ -216,6 +240,35 @@ mod tests {
             metric("exec yes tick", Progress::Pattern("ick".into())),
             Ok(Metric::OutputLines)
         );
+    }
+
+    /// A counter that moves at each look.
+    #[derive(Debug)]
+    struct Made(u64);
+
+    impl Counter for Made {
+        fn metric(&self) -> Metric {
+            Metric::Instructions
+        }
+
+        fn count(&mut self) -> Option<u64> {
+            self.0 += 7;
+            Some(self.0)
+        }
+    }
+
+    #[test]
+    fn what_counts_from_outside_counts_first() {
+        let counters = Counters::new(|_| vec![Box::new(Made(0)) as Box<dyn Counter>]);
+        let stop = Stop::new().unwrap();
+        let of = |script: &str| {
+            let counters = counters.clone();
+            let options = LaunchOptions { counters, ..options(script, Progress::Auto) };
+            launch(&options, &stop).unwrap().metric()
+        };
+        assert_eq!(of("exec sleep 600"), Metric::Instructions);
+        assert_eq!(of("exec cat /dev/zero"), Metric::Instructions);
+        assert_eq!(of("sleep 0.01"), Metric::Runs, "it is over before anything is seen");
     }
 
     #[test]

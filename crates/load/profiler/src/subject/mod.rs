@@ -4,11 +4,13 @@ mod group;
 mod launch;
 mod output;
 mod repeated;
+mod started;
 mod steady;
 
 pub use group::Group;
 pub use launch::{LaunchOptions, Progress, launch, words};
 pub use repeated::Repeated;
+pub use started::Counters;
 pub use steady::{Counter, Steady, looped};
 
 use crate::ProfileError;

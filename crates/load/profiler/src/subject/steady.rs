@@ -1,6 +1,7 @@
 //! A workload that goes on: its speed is the change of a counter over a window.
 
 use super::group::IoTally;
+use super::started::Started;
 use super::{Group, Metric, Speed, Subject, repeated};
 use crate::ProfileError;
 use quell_pressure::{Bound, Stop};
@@ -10,9 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A window without progress is made longer up to so many times before the workload counts as
-/// stalled.
+/// Before and after a window it is waited for progress for so many times as long before the workload counts as stalled.
 const PATIENCE: u32 = 20;
+/// While it is waited it is looked so often in the time of a window, but not more often than every so long.
+const LOOKS: u32 = 40;
+const LEAST_LOOK: Duration = Duration::from_micros(500);
+/// A window is begun anew in so many further runs, where one ended in it each time.
+const MOST_RUNS: u32 = 3;
 
 /// How long a workload that runs already is watched by each counter.
 const WATCHED: Duration = Duration::from_millis(400);
@@ -34,14 +39,15 @@ pub(super) enum Source {
     Other(Box<dyn Counter>),
 }
 
-/// A workload that goes on by itself.
+/// A workload that goes on by itself. One that was started for the measurement, and has ended well, is started again: of
+/// many runs of a few seconds each window lies in one.
 #[derive(Debug)]
 pub struct Steady {
     name: String,
     source: Source,
     group: Group,
     /// What was started for the measurement, and may be stopped in it.
-    own: Option<Bound>,
+    own: Option<Started>,
     resting: bool,
     stop: Stop,
 }
@@ -80,10 +86,9 @@ impl Steady {
         Ok(Steady { name, source, group, own: None, resting: false, stop: stop.clone() })
     }
 
-    pub(super) fn of(name: &str, child: Bound, source: Source, stop: &Stop) -> Steady {
-        let group = Group::Process(child.id());
-        let (name, stop) = (name.to_owned(), stop.clone());
-        Steady { name, source, group, own: Some(child), resting: false, stop }
+    pub(super) fn of(own: Started, source: Source, stop: &Stop) -> Steady {
+        let (name, group) = (own.start.name().to_owned(), own.group());
+        Steady { name, source, group, own: Some(own), resting: false, stop: stop.clone() }
     }
 
     fn read(&mut self) -> Option<Reading> {
@@ -92,24 +97,51 @@ impl Steady {
         Some(Reading { at: Instant::now(), work, cpu })
     }
 
-    /// The counters after `length` from now.
-    fn after(&mut self, length: Duration) -> Result<Reading, ProfileError> {
+    /// Its speed over a window; none if a run ended in it.
+    fn within_a_run(&mut self, length: Duration) -> Result<Option<Speed>, ProfileError> {
+        let look = (length / LOOKS).max(LEAST_LOOK);
+        let Some(from) = self.step(look, length * PATIENCE)? else { return Ok(None) };
         if self.stop.wait(length) {
             return Err(ProfileError::Stopped);
         }
-        self.alive()?;
-        let stalled = ProfileError::Stalled(self.name.clone());
-        self.read().ok_or(stalled)
+        let to = self.step(look, length * PATIENCE)?;
+        Ok(to.and_then(|to| speed(from, to)))
     }
 
-    fn alive(&self) -> Result<(), ProfileError> {
-        let ended = self.own.as_ref().and_then(|own| own.wait(Duration::ZERO).ok().flatten());
-        if ended.is_some() { Err(ProfileError::Stalled(self.name.clone())) } else { Ok(()) }
+    /// The counters right after the count went on: work that is counted in large pieces is counted in whole ones. None if
+    /// the run has ended; another one is begun.
+    fn step(
+        &mut self,
+        look: Duration,
+        patience: Duration,
+    ) -> Result<Option<Reading>, ProfileError> {
+        let (end, mut before) = (Instant::now() + patience, None);
+        while Instant::now() < end {
+            if self.begin_again()? {
+                return Ok(None);
+            }
+            let now = self.read();
+            if now.zip(before).is_some_and(|(now, before): (Reading, u64)| now.work > before) {
+                return Ok(now);
+            }
+            before = before.or(now.map(|now| now.work));
+            if self.stop.wait(look) {
+                return Err(ProfileError::Stopped);
+            }
+        }
+        Err(ProfileError::Stalled(self.name.clone()))
     }
 
-    /// Gives what was started back to the caller.
-    pub(super) fn into_child(self) -> Option<Bound> {
-        self.own
+    /// Starts it again if it has ended well.
+    fn begin_again(&mut self) -> Result<bool, ProfileError> {
+        let Some(own) = self.own.as_mut() else { return Ok(false) };
+        if !own.ends_within(Duration::ZERO)? {
+            return Ok(false);
+        }
+        self.source = own.again(self.source.metric())?;
+        self.group = own.group();
+        self.resting = false;
+        Ok(true)
     }
 }
 
@@ -119,7 +151,7 @@ impl Source {
         Source::Io(IoTally::default())
     }
 
-    fn metric(&self) -> Metric {
+    pub(super) fn metric(&self) -> Metric {
         match self {
             Source::Output(_, metric) => *metric,
             Source::Io(_) => Metric::IoBytes,
@@ -127,7 +159,7 @@ impl Source {
         }
     }
 
-    fn count(&mut self, group: &Group) -> Option<u64> {
+    pub(super) fn count(&mut self, group: &Group) -> Option<u64> {
         match self {
             Source::Output(counter, _) => Some(counter.load(Relaxed)),
             Source::Io(tally) => tally.count(group),
@@ -181,14 +213,12 @@ impl Subject for Steady {
 
     fn speed(&mut self, length: Duration) -> Result<Speed, ProfileError> {
         self.wake()?;
-        let stalled = ProfileError::Stalled(self.name.clone());
-        let Some(from) = self.read() else { return Err(stalled) };
-        for _ in 0..PATIENCE {
-            if let Some(found) = speed(from, self.after(length)?) {
-                return Ok(found);
+        for _ in 0..=MOST_RUNS {
+            if let Some(speed) = self.within_a_run(length)? {
+                return Ok(speed);
             }
         }
-        Err(stalled)
+        Err(ProfileError::Stalled(self.name.clone()))
     }
 
     fn cpu_time(&self) -> Option<Duration> {
@@ -201,7 +231,7 @@ impl Subject for Steady {
 
     fn rest(&mut self) -> Result<(), ProfileError> {
         if let Some(own) = &self.own {
-            own.pause().map_err(|e| ProfileError::subject(&self.name, e))?;
+            own.child.pause().map_err(|e| ProfileError::subject(&self.name, e))?;
             self.resting = true;
         }
         Ok(())
@@ -211,7 +241,7 @@ impl Subject for Steady {
         if std::mem::take(&mut self.resting)
             && let Some(own) = &self.own
         {
-            own.resume().map_err(|e| ProfileError::subject(&self.name, e))?;
+            own.child.resume().map_err(|e| ProfileError::subject(&self.name, e))?;
         }
         Ok(())
     }
@@ -230,6 +260,7 @@ pub fn looped(words: &[String], cpus: &CpuSet) -> Result<Bound, ProfileError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::started::{By, Counters, Start};
     use super::*;
 
     const WINDOW: Duration = Duration::from_millis(20);
@@ -263,6 +294,71 @@ mod tests {
             self.1 += self.2;
             Some(self.1)
         }
+    }
+
+    /// A program of this script whose progress is the bytes of its system calls.
+    fn started(script: &str, stop: &Stop) -> Steady {
+        let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+        let by = By::Counters(Counters::default());
+        let (own, mut sources) = Start { words, cpus: CpuSet::new(), by }.begin().unwrap();
+        Steady::of(own, sources.pop().unwrap(), stop)
+    }
+
+    #[test]
+    fn a_program_that_has_ended_well_is_started_again() {
+        let stop = Stop::new().unwrap();
+        let mut subject = started("for i in $(seq 40); do echo $i; sleep 0.005; done", &stop);
+        let pid = |subject: &Steady| subject.own.as_ref().map(|own| own.child.id());
+        let (mut pids, begun) = (vec![pid(&subject)], Instant::now());
+        while pids.len() < 3 && begun.elapsed() < Duration::from_secs(60) {
+            let found = subject.speed(WINDOW).unwrap();
+            assert!(found.by_wall > 0.0, "{found:?}");
+            pids.push(pid(&subject));
+            pids.dedup();
+        }
+        assert_eq!(pids.len(), 3, "three runs");
+        subject.rest().unwrap();
+        assert!(subject.speed(WINDOW).is_ok(), "it wakes");
+    }
+
+    #[test]
+    fn a_program_that_ends_badly_or_at_once_is_told() {
+        let stop = Stop::new().unwrap();
+        for (script, words) in [
+            ("for i in 1 2 3; do echo $i; sleep 0.01; done; exit 5", "status 5"),
+            ("exit 0", "made no progress"),
+        ] {
+            let error = started(script, &stop).speed(Duration::from_secs(1)).unwrap_err();
+            assert!(error.to_string().contains(words), "{script}: {error}");
+        }
+    }
+
+    /// A counter that moves at each third look.
+    #[derive(Debug)]
+    struct Pieces(u64);
+
+    impl Counter for Pieces {
+        fn metric(&self) -> Metric {
+            Metric::OwnCount
+        }
+
+        fn count(&mut self) -> Option<u64> {
+            self.0 += 1;
+            Some(self.0 / 3)
+        }
+    }
+
+    #[test]
+    fn large_pieces_are_counted_whole() {
+        let stop = Stop::new().unwrap();
+        let mut subject = Steady {
+            source: Source::Other(Box::new(Pieces(0))),
+            ..started("exec sleep 600", &stop)
+        };
+        let mut step = || subject.step(LEAST_LOOK, Duration::from_secs(60)).unwrap().unwrap().work;
+        assert_eq!((step(), step()), (1, 2));
+        let Source::Other(_) = subject.source else { panic!("it is counted otherwise") };
+        assert_eq!(subject.source.count(&subject.group), Some(2), "right after it moved");
     }
 
     #[test]

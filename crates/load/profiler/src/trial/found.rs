@@ -40,9 +40,7 @@ impl Found {
     /// The reporter's own loss beside the workload, in percent; none without a ratio.
     #[must_use]
     pub fn causes_percent(&self) -> Option<Estimate> {
-        let beside = Level { percent: 100.0, ratios: self.reporter.clone() };
-        let heard = self.reporter.iter().any(|ratio| ratio.is_finite());
-        heard.then(|| Posterior::of(&[beside]).loss().map(|share| 100.0 * share))
+        causes_percent(&self.reporter)
     }
 
     /// More ratios at a level, which may be new.
@@ -56,7 +54,7 @@ impl Found {
 
     /// Whether what it causes is known well.
     pub(super) fn is_cause_clear(&self) -> bool {
-        self.causes_percent().is_some_and(|caused| caused.width() <= CLEAR_PERCENT)
+        is_clear(&self.reporter)
     }
 
     /// What came after this was known, of which it is the begin.
@@ -87,9 +85,33 @@ impl Found {
     }
 }
 
+/// What a reporter loses by these ratios of its rate, in percent; none without a ratio.
+fn causes_percent(reporter: &[f64]) -> Option<Estimate> {
+    let beside = Level { percent: 100.0, ratios: reporter.to_vec() };
+    let heard = reporter.iter().any(|ratio| ratio.is_finite());
+    heard.then(|| Posterior::of(&[beside]).loss().map(|share| 100.0 * share))
+}
+
+/// Whether that is known well.
+pub(super) fn is_clear(reporter: &[f64]) -> bool {
+    causes_percent(reporter).is_some_and(|caused| caused.width() <= CLEAR_PERCENT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loss_is_clear_if_its_interval_is_narrow() {
+        for (ratios, clear) in [
+            (&[0.90, 0.91, 0.92, 0.91, 0.90, 0.91][..], true),
+            (&[0.90, 1.00, 0.92, 0.91], false),
+            (&[0.9], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_clear(ratios), clear, "{ratios:?}");
+        }
+    }
 
     fn found(levels: &[(f64, f64)], disturbed: bool) -> Found {
         let level =

@@ -1,10 +1,10 @@
 //! What a workload causes: the rate of a kernel as a reporter, beside it and beside nothing.
 
+use super::found::is_clear;
 use super::{Effort, Trial, counted};
 use crate::beside::{Window, ratios};
 use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent};
-use crate::stats::estimate;
 use crate::{ProfileError, Subject};
 use quell_pressure::Running;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ const BESIDE_WINDOW: Duration = Duration::from_millis(3);
 /// So many, by the time that there is: enough for some ratios, and no more than tells something.
 const BESIDE_WINDOWS: (u128, u128) = (64, 320);
 
-/// A loss is known well if its interval is no wider than this, as a share.
-const CLEAR: f64 = 0.06;
+/// A kernel's rate beside nothing is known in this: unlike a workload's it has no requests that differ.
+const ALONE_WINDOW: Duration = Duration::from_millis(40);
 /// Turns that are listened to although the time is up; of a command whose runs are long, one.
 const LEAST_TURNS: usize = 2;
 /// A reporter is listened to so often at most.
@@ -79,7 +79,7 @@ impl Trial<'_> {
     pub(super) fn listening_takes(&self, window: Duration) -> Duration {
         let Effort { settle, listens, .. } = self.effort;
         let turns = u32::try_from(listens).unwrap_or(u32::MAX);
-        let alone = settle + self.effort.window;
+        let alone = settle + self.alone_window();
         settle * WARM_UP + alone + (settle + window + alone) * turns
     }
 
@@ -135,14 +135,15 @@ impl Trial<'_> {
     fn alone(&mut self) -> Result<f64, ProfileError> {
         self.settle()?;
         let mark = Mark::of(self.pressure);
-        pause(self.effort.window, self.stop)?;
+        pause(self.alone_window(), self.stop)?;
         Ok(mark.rate(self.pressure))
     }
-}
 
-/// Whether the middle of these is known well.
-fn is_clear(ratios: &[f64]) -> bool {
-    estimate(ratios).is_some_and(|kept| kept.width() <= CLEAR)
+    /// Links and disks come and go in pieces.
+    fn alone_window(&self) -> Duration {
+        let comes_in_pieces = self.pressure.resource().makes_wait();
+        if comes_in_pieces { self.effort.window } else { self.effort.window.min(ALONE_WINDOW) }
+    }
 }
 
 /// A kernel's counters at a moment.
@@ -189,18 +190,6 @@ const BARELY: f64 = 0.3;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_loss_is_clear_if_its_interval_is_narrow() {
-        for (ratios, clear) in [
-            (&[0.90, 0.91, 0.92, 0.91][..], true),
-            (&[0.90, 1.00, 0.92, 0.91], false),
-            (&[0.9], false),
-            (&[], false),
-        ] {
-            assert_eq!(is_clear(ratios), clear, "{ratios:?}");
-        }
-    }
 
     #[test]
     fn a_reporter_is_judged_by_the_time_that_it_had() {

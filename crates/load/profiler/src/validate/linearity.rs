@@ -1,7 +1,7 @@
 //! Linearity: levels take turns, there and back again, and each gets its median.
 
 use super::observer::{Observer, Reference};
-use super::{KernelLinearity, LevelValue, ValidateOptions, fit_cache};
+use super::{KernelLinearity, LevelValue, Unseen, ValidateOptions, fit_cache};
 use crate::ProfileError;
 use crate::canary::{Sieve, Watch};
 use crate::desk::{pause, percent, ready};
@@ -35,8 +35,9 @@ pub(super) fn measure(
     if is_unseen(&found) {
         let own =
             through(ready(&pressure, topology, stop)?, Observer::OwnWork, options, topology, stop)?;
-        let why = format!("{}, since nothing of it shows in {}", own.observer, found.observer);
-        found = KernelLinearity { observer: why, host: found.host, ..own };
+        let observer = format!("{}, since nothing of it shows in {}", own.observer, found.observer);
+        let host = found.host.take();
+        found = KernelLinearity { observer, host, unseen: Some(unseen(found)), ..own };
     }
     Ok(KernelLinearity { cache_room, ..found })
 }
@@ -48,6 +49,12 @@ const LEAST_EFFECT: f64 = 3.0;
 fn is_unseen(found: &KernelLinearity) -> bool {
     let little = found.effect_over_noise.is_some_and(|effect| effect < LEAST_EFFECT);
     found.independent && (found.r.is_none() || little)
+}
+
+/// What is told of such an observer.
+fn unseen(found: KernelLinearity) -> Unseen {
+    let KernelLinearity { observer, r, effect_over_noise, levels, .. } = found;
+    Unseen { observer, r, effect_over_noise, levels }
 }
 
 /// All levels, there and back again.
@@ -217,6 +224,7 @@ fn judged(
         half_effect_frac: half_effect(&line),
         host: None,
         cache_room: None,
+        unseen: None,
         effect_over_noise: effect.filter(|_| noise > 0.0).map(|effect| effect / noise),
         levels: line
             .into_iter()
@@ -285,6 +293,9 @@ mod tests {
             "no noise"
         );
         assert!(!is_unseen(&seen(0.5, false)), "there is nobody else to ask");
+        let told = unseen(seen(0.5, true));
+        assert!(told.effect_over_noise.is_some_and(|effect| effect < LEAST_EFFECT), "{told:?}");
+        assert_eq!(told.levels.len(), LEVELS.len());
     }
 
     #[test]

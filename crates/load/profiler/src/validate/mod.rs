@@ -18,8 +18,8 @@ mod sources;
 mod timing;
 
 pub use report::{
-    Crosstalk, Impact, ImpactPoint, KernelLinearity, KernelTiming, LevelValue, VALIDATE_SCHEMA,
-    Validation,
+    Crosstalk, Impact, ImpactPoint, KernelLinearity, KernelTiming, LevelValue, Unseen,
+    VALIDATE_SCHEMA, Validation,
 };
 pub use sources::{SourcesProgram, serve_sources};
 

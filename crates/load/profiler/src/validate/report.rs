@@ -20,6 +20,19 @@ pub struct LevelValue {
     pub value: f64,
 }
 
+/// Who looked and saw nothing of a kernel, so that its own work is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unseen {
+    /// Who looked, and at what.
+    pub observer: String,
+    /// Pearson's r of intensity and what was seen; null where nothing changed.
+    pub r: Option<f64>,
+    /// The change from 0 to 100 over the noise of one level; null where nothing was noise.
+    pub effect_over_noise: Option<f64>,
+    /// Medians, level by level.
+    pub levels: Vec<LevelValue>,
+}
+
 /// How straight a kernel's line is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelLinearity {
@@ -45,6 +58,9 @@ pub struct KernelLinearity {
     /// What of the last-level cache was to be had, which was 100 % here; null where that is not known, or was said.
     #[serde(default)]
     pub cache_room: Option<CacheRoom>,
+    /// An observer that saw less than its noise, so that all this is told of the kernel's own work; null where it is not.
+    #[serde(default)]
+    pub unseen: Option<Unseen>,
     /// Medians, level by level.
     pub levels: Vec<LevelValue>,
 }

@@ -5,8 +5,8 @@ use super::super::wire::Wire;
 use super::super::{files, measure};
 use quell_pressure::{Resource, Stop};
 use quell_profiler::{
-    LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch, serve_sources,
-    validate, words,
+    Counters, LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch,
+    serve_sources, validate, words,
 };
 use quell_types::CpuSet;
 use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
@@ -192,6 +192,7 @@ fn start(
             command: words(command)?,
             cpus: options.seats.workload.first(1),
             progress: Progress::Runs,
+            counters: Counters::default(),
             settle: Duration::from_secs(1),
             longest_run: Duration::from_secs(5),
         };
