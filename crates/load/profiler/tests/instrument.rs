@@ -74,6 +74,7 @@ fn profiles_and_validations_end_in_order() {
     sharing_a_core_is_marked();
     a_stop_ends_it_and_leaves_no_thread();
     a_validation_has_its_three_parts();
+    messages_press_where_two_cpus_do();
 }
 
 fn a_profile_has_every_resource_once() {
@@ -149,19 +150,52 @@ fn a_validation_has_its_three_parts() {
     assert_eq!(threads(), 0);
 }
 
-fn validated(window: Duration) -> Validation {
-    let options = ValidateOptions {
-        only: vec![Resource::Integer, Resource::LlcBandwidth, Resource::PageFaults],
+/// Two CPUs that press can pass messages; the one of the victims cannot.
+fn messages_press_where_two_cpus_do() {
+    let cpus = allowed_cpus().unwrap();
+    if cpus.len() < 2 {
+        return;
+    }
+    let only = vec![Resource::Integer, Resource::Interconnect];
+    let seats = Seats { pressure: cpus.first(2), ..seats() };
+    let ms = Duration::from_millis;
+    let mut tries = [20, 60, 200].into_iter().map(|window| {
+        let options = ValidateOptions { only: only.clone(), ..parts(ms(window), seats.clone()) };
+        let (stop, topology) = (Stop::new().unwrap(), Machine::new("/").topology());
+        let validate = || validate(&options, &mut [], &topology, &stop, &mut |_| ());
+        at_desk(&seats.pressure, validate).unwrap()
+    });
+    let found = tries.find(|found| found.crosstalk.len() == 2).expect("two sources");
+    assert!(found.crosstalk.iter().all(|pair| pair.victim == Resource::Integer));
+    assert!(found.crosstalk.iter().any(|pair| pair.source == Resource::Interconnect));
+    assert!(found.absent[&Resource::Interconnect].contains("two CPUs"), "{:?}", found.absent);
+    assert_eq!(threads(), 0);
+}
+
+/// Cross-talk alone, as quickly as it goes.
+fn parts(window: Duration, seats: Seats) -> ValidateOptions {
+    ValidateOptions {
+        only: Vec::new(),
         rounds: 2,
         window,
         patience: Duration::ZERO,
+        linearity: false,
+        timing: false,
+        impact: false,
+        crosstalk: true,
+        pressure: options(&[], seats.clone()).pressure,
+        seats,
+        sources: None,
+    }
+}
+
+fn validated(window: Duration) -> Validation {
+    let options = ValidateOptions {
+        only: vec![Resource::Integer, Resource::LlcBandwidth, Resource::PageFaults],
         linearity: true,
         timing: true,
         impact: true,
-        crosstalk: true,
-        seats: seats(),
-        pressure: options(&[], seats()).pressure,
-        sources: None,
+        ..parts(window, seats())
     };
     let (stop, topology) = (Stop::new().unwrap(), Machine::new("/").topology());
     at_desk(&options.seats.pressure.clone(), || {

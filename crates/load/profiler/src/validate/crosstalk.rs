@@ -10,7 +10,7 @@ use crate::desk::{pause, percent, ready};
 use crate::stats::{median, quantile};
 use crate::trial::{Mark, counted};
 use crate::{ProfileError, Seats};
-use quell_pressure::{Resource, Running, Stop, bind_all};
+use quell_pressure::{Options, Resource, Running, Stop, bind_all};
 use quell_types::{CpuSet, Topology};
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ const MOST_ROUNDS: usize = 5;
 const MORE_ROUNDS: usize = 20;
 /// Fewer looks do not tell how far they scatter.
 const LEAST_LOOKS: usize = 3;
+/// By how many standard errors, and looks, a loss has to be less than what is wanted ...
+const LITTLE: (f64, usize) = (2.0, LEAST_LOOKS);
+/// ... and more: four by chance are one in some ten thousand.
+const TOO_MUCH: (f64, usize) = (4.0, 12);
 /// What a victim may lose beside a source of another group, ...
 const WANTED_BETWEEN_FRAC: f64 = 0.05;
 /// ... and beside one of its own.
@@ -103,11 +107,11 @@ fn from_seats(
 ) -> Result<(), ProfileError> {
     let Seats { workload, pressure, .. } = &arrangement.seats;
     let holds = |resource: Resource| arrangement.holds(resource);
-    let victims = seat(options, &workload.first(1), &holds, topology, stop, found)?;
+    let victims = seat(options, workload, &holds, topology, stop, found)?;
     if victims.is_empty() {
         return Ok(());
     }
-    let mut sources = Sources::seat(options, &pressure.first(1), topology, stop, found)?;
+    let mut sources = Sources::seat(options, pressure, topology, stop, found)?;
     for victim in &victims {
         beside_all(options, victim, &mut sources, watch, stop, found)?;
         tell(&format!(
@@ -157,13 +161,15 @@ fn wanted(source: Resource, victim: Resource) -> f64 {
     if same { WANTED_WITHIN_FRAC } else { WANTED_BETWEEN_FRAC }
 }
 
-/// Whether the median loss is within twice its standard error of what is wanted, which is by the quartiles what it is
-/// of a normal distribution.
+/// Whether the median loss is too close to what is wanted, by its standard error, which is by the quartiles what it is of
+/// a normal distribution. Of hundreds of pairs some lose too much by chance: that takes more looks and more certainty.
 fn is_open(kept: &[f64], wanted_frac: f64) -> bool {
     let quartiles = (quantile(kept, 0.25), quantile(kept, 0.75));
     let (Some(median), (Some(low), Some(high))) = (median(kept), quartiles) else { return false };
     let error = 0.93 * (high - low) / (kept.len() as f64).sqrt();
-    kept.len() >= LEAST_LOOKS && (1.0 - median - wanted_frac).abs() < 2.0 * error
+    let excess = 1.0 - median - wanted_frac;
+    let (errors, looks) = if excess > 0.0 { TOO_MUCH } else { LITTLE };
+    kept.len() >= LEAST_LOOKS && (excess.abs() < errors * error || kept.len() < looks)
 }
 
 /// What a victim lost beside a source, by the shares of its work that it kept.
@@ -180,10 +186,10 @@ fn lost(source: Resource, victim: &Seated, kept: &[f64]) -> Option<Crosstalk> {
     })
 }
 
-/// All kernels that are wanted on one CPU, asleep. Messages need both CPUs for themselves.
+/// All kernels that are wanted on the first of these CPUs, asleep; messages go between the first two, if there are.
 pub(super) fn seat(
     options: &ValidateOptions,
-    cpu: &CpuSet,
+    cpus: &CpuSet,
     wanted: &dyn Fn(Resource) -> bool,
     topology: &Topology,
     stop: &Stop,
@@ -191,12 +197,13 @@ pub(super) fn seat(
 ) -> Result<Vec<Seated>, ProfileError> {
     let mut seated = Vec::new();
     for resource in options.resources(topology).into_iter().filter(|one| wanted(*one)) {
-        if resource == Resource::Interconnect {
-            let why = "cross-talk: its messages need both CPUs".to_owned();
+        let own = cpus.first(if resource == Resource::Interconnect { 2 } else { 1 });
+        if resource == Resource::Interconnect && own.len() < 2 {
+            let why = "cross-talk: its messages need two CPUs beside the other's".to_owned();
             found.absent.entry(resource).or_insert(why);
             continue;
         }
-        let mut pressure = options.options(resource, cpu);
+        let mut pressure = Options { cpus: own.clone(), ..options.options(resource, &own) };
         fit_cache(&mut pressure, topology, stop)?;
         match ready(&pressure, topology, stop) {
             Ok(running) => seated.push(Seated { resource, running }),
@@ -301,7 +308,9 @@ mod tests {
         let around =
             |loss: f64, scatter: f64| [-1.0, -0.5, 0.0, 0.5, 1.0].map(|x| 1.0 - loss + scatter * x);
         assert!(!is_open(&around(0.0, 0.01), 0.05), "surely less");
-        assert!(!is_open(&around(0.4, 0.1), 0.05), "surely more");
+        assert!(is_open(&around(0.4, 0.1), 0.05), "more, by few looks");
+        assert!(!is_open(&around(0.4, 0.1).repeat(3), 0.05), "surely more");
+        assert!(is_open(&around(0.1, 0.1).repeat(3), 0.05), "more, by three errors");
         assert!(is_open(&around(0.2, 0.4), 0.05), "it scatters by more than it loses");
         let often: Vec<f64> = around(0.2, 0.4).repeat(20);
         assert!(!is_open(&often, 0.05), "looked at often enough");

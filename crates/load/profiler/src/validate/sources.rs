@@ -89,17 +89,17 @@ impl Drop for Apart {
 }
 
 impl Sources {
-    /// All kernels on this CPU, asleep.
+    /// All kernels on these CPUs, asleep.
     pub(super) fn seat(
         options: &ValidateOptions,
-        cpu: &CpuSet,
+        cpus: &CpuSet,
         topology: &Topology,
         stop: &Stop,
         found: &mut Validation,
     ) -> Result<Sources, ProfileError> {
         match &options.sources {
-            Some(program) => Ok(Sources::Apart(Apart::start(program(cpu), options, found)?)),
-            None => Ok(Sources::Here(here(options, cpu, topology, stop, found)?)),
+            Some(program) => Ok(Sources::Apart(Apart::start(program(cpus), options, found)?)),
+            None => Ok(Sources::Here(here(options, cpus, topology, stop, found)?)),
         }
     }
 
@@ -132,12 +132,12 @@ impl Sources {
 /// The sources in this process.
 fn here(
     options: &ValidateOptions,
-    cpu: &CpuSet,
+    cpus: &CpuSet,
     topology: &Topology,
     stop: &Stop,
     found: &mut Validation,
 ) -> Result<Vec<Seated>, ProfileError> {
-    seat(options, cpu, &|_| true, topology, stop, found)
+    seat(options, cpus, &|_| true, topology, stop, found)
 }
 
 impl Apart {
@@ -200,7 +200,7 @@ fn obey(seated: &[Seated], order: Order) -> io::Result<()> {
 }
 
 /// The pressing side of cross-talk, for a program that was started by [`ValidateOptions::sources`]: seats
-/// the kernels that the options name on the pressure's first CPU and does what `input` says until that
+/// the kernels that the options name on the pressure's CPUs and does what `input` says until that
 /// ends. Called at the desk ([`crate::at_desk`]).
 ///
 /// # Errors
@@ -213,7 +213,7 @@ pub fn serve_sources(
     mut output: impl Write,
 ) -> Result<(), ProfileError> {
     let mut found = Validation::new(Machine::of(topology));
-    let seated = here(options, &options.seats.pressure.first(1), topology, stop, &mut found)?;
+    let seated = here(options, &options.seats.pressure, topology, stop, &mut found)?;
     let resources = seated.iter().map(|one| one.resource).collect();
     let hello = Hello { resources, absent: found.absent };
     let hello = serde_json::to_string(&hello).map_err(|e| lost(e.into()))?;
