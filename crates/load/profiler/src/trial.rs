@@ -26,6 +26,7 @@ mod found;
 mod reporter;
 
 pub use effort::Effort;
+use effort::LEAST_WINDOW;
 pub use found::Found;
 pub(crate) use reporter::Mark;
 
@@ -303,14 +304,16 @@ impl Trial<'_> {
         measured > 1 && self.is_up(end) || measured > 0 && !self.has_time_for_a_pair(end)
     }
 
-    /// Whether a level can be begun: runs of a command may be long.
+    /// Whether a level can be begun: runs of a command may be long, and so may pieces of its work.
     fn has_time_for_a_pair(&self, end: Instant) -> bool {
         self.pairs_until(end) > 0
     }
 
-    /// How many pairs at a level there is time for, the quiet window before them included.
+    /// How many pairs at a level there is time for, the quiet window before them included; as many as may be wanted of
+    /// windows that take no longer than they should.
     fn pairs_until(&self, end: Instant) -> usize {
-        if !self.subject.rests_between() {
+        let usual = self.effort.window.max(LEAST_WINDOW);
+        if !self.subject.rests_between() && self.window <= usual * LONG {
             return usize::MAX;
         }
         let left = end.saturating_duration_since(Instant::now() + self.kept);
@@ -345,6 +348,8 @@ pub(crate) fn counted(sieve: Sieve, watch: &mut Watch) -> Vec<f64> {
     ratios
 }
 
+/// Whose windows take so many times as long as they should counts his progress in large pieces.
+const LONG: u32 = 4;
 /// Pairs that may be measured at one level besides, for those that were put aside.
 const AGAIN: usize = 6;
 /// Pairs that are measured at a time where the answer is not known well enough: each time begins with a quiet window.

@@ -56,4 +56,4 @@ impl Effort {
 /// A trial wants time for so many.
 const WINDOWS: u32 = 24;
 /// They are not made shorter than this for anybody.
-const LEAST_WINDOW: Duration = Duration::from_millis(40);
+pub(super) const LEAST_WINDOW: Duration = Duration::from_millis(40);
