@@ -72,7 +72,10 @@ pub enum ProfileError {
         tried: String,
     },
     /// The progress went to nothing during the measurement.
-    #[error("{0} made no progress any more: it ended, or it waits for something")]
+    #[error(
+        "{0} made no progress any more: it ended, it waits, or it does work that is not counted; \
+         whole runs of a command count with --progress runs"
+    )]
     Stalled(String),
     /// A service does not keep up with the rate at which it is asked.
     #[error(

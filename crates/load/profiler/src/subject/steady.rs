@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Before and after a window it is waited for progress for so many times as long before the workload counts as stalled.
+/// Before and after a window it is waited for progress for so many times as long, and so long at least, before the
+/// workload counts as stalled.
 const PATIENCE: u32 = 20;
+const LEAST_PATIENCE: Duration = Duration::from_secs(3);
 /// While it is waited it is looked so often in the time of a window, but not more often than every so long.
 const LOOKS: u32 = 40;
 const LEAST_LOOK: Duration = Duration::from_micros(500);
@@ -100,11 +102,12 @@ impl Steady {
     /// Its speed over a window; none if a run ended in it.
     fn within_a_run(&mut self, length: Duration) -> Result<Option<Speed>, ProfileError> {
         let look = (length / LOOKS).max(LEAST_LOOK);
-        let Some(from) = self.step(look, length * PATIENCE)? else { return Ok(None) };
+        let patience = (length * PATIENCE).max(LEAST_PATIENCE);
+        let Some(from) = self.step(look, patience)? else { return Ok(None) };
         if self.stop.wait(length) {
             return Err(ProfileError::Stopped);
         }
-        let to = self.step(look, length * PATIENCE)?;
+        let to = self.step(look, patience)?;
         Ok(to.and_then(|to| speed(from, to)))
     }
 
@@ -260,6 +263,7 @@ pub fn looped(words: &[String], cpus: &CpuSet) -> Result<Bound, ProfileError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::output::Count;
     use super::super::started::{By, Counters, Start};
     use super::*;
 
@@ -331,6 +335,16 @@ mod tests {
             let error = started(script, &stop).speed(Duration::from_secs(1)).unwrap_err();
             assert!(error.to_string().contains(words), "{script}: {error}");
         }
+    }
+
+    #[test]
+    fn a_line_now_and_then_is_waited_for() {
+        let words = ["sh", "-c", "while sleep 0.6; do echo x; done"].map(str::to_owned).to_vec();
+        let by = By::Output(Count::Lines(String::new()), Metric::OutputLines);
+        let (own, mut sources) = Start { words, cpus: CpuSet::new(), by }.begin().unwrap();
+        let mut subject = Steady::of(own, sources.pop().unwrap(), &Stop::new().unwrap());
+        let found = subject.speed(Duration::from_millis(5)).unwrap();
+        assert!(found.by_wall > 0.0 && found.by_wall < 10.0, "two whole lines: {found:?}");
     }
 
     /// A counter that moves at each third look.
