@@ -1,6 +1,7 @@
 //! The measuring subcommands at the edge: bad input, Ctrl-C, the list for machines.
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,11 @@ fn bad_input_says_what_and_why() {
         (&["pressure"], 2, "RESOURCE"),
         (&["pressure", "llc", "--intensity", "101"], 2, "101"),
         (&["pressure", "validate", "--rounds", "0"], 1, "--rounds 0"),
-        (&["predict", &no_profile, &no_profile], 1, "is no profile"),
+        (&["predict", &no_profile, &no_profile], 1, "holds nothing, not quell.profile"),
+        (&["predict", "--from", &no_profile], 1, "not quell.predict"),
+        (&["pressure", "validate", "--from", &no_profile], 1, "not quell.validate"),
+        (&["pressure", "validate", "--from", &one, "--rounds", "2"], 2, "--rounds"),
+        (&["profile", "show", &one], 1, "no JSON"),
         (&["predict"], 2, "PROFILE"),
         (&["predict", "--check", &one], 1, "two programs"),
         (&["predict", "--check", "/nowhere"], 1, "/nowhere"),
@@ -69,6 +74,33 @@ fn bad_input_says_what_and_why() {
         let (_, error, exit) = quell(args);
         assert_eq!(exit, Some(code), "{args:?}: {error}");
         assert!(error.contains(word), "{args:?}: {error}");
+    }
+}
+
+/// Of what was measured for the experiments, some of it by builds that told less.
+#[test]
+fn what_was_kept_is_read_and_drawn_again() {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/experiments");
+    let folder = tempfile::tempdir().unwrap();
+    for (command, name, pictures) in [
+        (&["pressure", "validate", "--from"][..], "pressure-whole", 6),
+        (&["pressure", "validate", "--from"], "pressure-crosstalk", 1),
+        (&["pressure", "validate", "--from"], "pressure-shared", 1),
+        (&["predict", "--from"], "prediction-takers-2", 3),
+        (&["predict", "--from"], "prediction", 3),
+        (&["profile", "show"], "profile-turns-store-1", 2),
+        (&["profile", "show"], "profile-quick-1", 2),
+    ] {
+        let file = experiments.join(name).with_extension("json");
+        let drawn = folder.path().join(name);
+        let args = [command, &[file.to_str().unwrap(), "--report", drawn.to_str().unwrap()]];
+        let (words, error, exit) = quell(&args.concat());
+        assert_eq!(exit, Some(0), "{name}: {error}");
+        assert!(words.lines().count() > 5, "{name}: {words}");
+        let files: Vec<_> = std::fs::read_dir(drawn).unwrap().map(|f| f.unwrap().path()).collect();
+        let svgs = files.iter().filter(|file| file.extension().is_some_and(|ext| ext == "svg"));
+        assert_eq!(svgs.count(), pictures, "{name}: {files:?}");
+        assert!(files.iter().any(|file| file.ends_with("report.html")), "{name}");
     }
 }
 

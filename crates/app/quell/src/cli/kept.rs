@@ -27,9 +27,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   quell profile show search
-  quell profile show search --json | jq .tolerated")]
+  quell profile show search --json | jq .tolerated
+  quell profile show ./search.json --report DIR")]
     Show {
-        /// Its name.
+        /// Its name, or a file that quell profile --json wrote.
         name: String,
         /// The machine's fingerprint, for one that was measured elsewhere [default: this machine's].
         #[arg(long, value_name = "FINGERPRINT")]
@@ -39,6 +40,9 @@ Examples:
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Writes a report with plots.
+        #[arg(long, value_name = "DIR")]
+        report: Option<PathBuf>,
     },
     /// Remove one profile.
     #[command(after_help = "\
@@ -151,13 +155,13 @@ pub(super) fn keep(file: &Path, name: &str, profile: &Profile) -> anyhow::Result
 pub(super) fn run(what: &What) -> anyhow::Result<()> {
     match what {
         What::List { place, json } => list(place, *json),
-        What::Show { name, machine, place, json } => {
-            let kept = place.profile(name, machine.as_deref())?;
+        What::Show { name, machine, place, json, report } => {
+            let (found, when) = shown(place, name, machine.as_deref())?;
+            profile::write_report(report.as_deref(), &found)?;
             if *json {
-                return files::print_json(&kept.profile);
+                return files::print_json(&found);
             }
-            let when = moment::local(kept.measured_unix_ms);
-            files::print_text(&format!("{name}, {when}\n{}", profile::words(&kept.profile)))
+            files::print_text(&format!("{name}{when}\n{}", profile::words(&found)))
         }
         What::Remove { name, machine, place } => {
             let here = this_machine();
@@ -169,6 +173,15 @@ pub(super) fn run(what: &What) -> anyhow::Result<()> {
             files::print_text(&format!("{name} is removed"))
         }
     }
+}
+
+/// A kept profile and when it was measured, or one in a file.
+fn shown(place: &Place, name: &str, machine: Option<&str>) -> anyhow::Result<(Profile, String)> {
+    if is_file(name) {
+        return Ok((measure::read_profile(Path::new(name))?, String::new()));
+    }
+    let kept = place.profile(name, machine)?;
+    Ok((kept.profile, format!(", {}", moment::local(kept.measured_unix_ms))))
 }
 
 fn list(place: &Place, json: bool) -> anyhow::Result<()> {
@@ -220,10 +233,14 @@ fn line(row: &Row) -> String {
 
 /// Reads profiles given as files or, where there is no such file, by the name that they are kept by.
 pub(super) fn named(place: &Place, given: &str) -> anyhow::Result<Profile> {
-    let path = Path::new(given);
-    if path.exists() || given.contains('/') {
-        return measure::read_profile(path);
+    if is_file(given) {
+        return measure::read_profile(Path::new(given));
     }
     let kept = place.profile(given, None);
     Ok(kept.with_context(|| format!("{given} is neither a file nor a kept profile"))?.profile)
+}
+
+/// Whether this is meant as a file, and not as a name in the store.
+fn is_file(given: &str) -> bool {
+    given.contains('/') || Path::new(given).exists()
 }

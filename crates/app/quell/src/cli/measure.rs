@@ -6,6 +6,7 @@ use quell_profiler::Seats;
 use quell_topology::Machine;
 use quell_types::{CpuSet, Topology};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,16 @@ pub(crate) fn write_json(path: Option<&Path>, value: &impl Serialize) -> anyhow:
 
 /// Reads a profile.
 pub(crate) fn read_profile(path: &Path) -> anyhow::Result<quell_profiler::Profile> {
+    read_json(path, quell_profiler::PROFILE_SCHEMA)
+}
+
+/// Reads what was written as JSON of a schema.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, schema: &str) -> anyhow::Result<T> {
     let name = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    serde_json::from_str(&text).with_context(|| format!("{name} is no profile"))
+    let value: serde_json::Value =
+        serde_json::from_str(&text).with_context(|| format!("{name} is no JSON"))?;
+    let told = value["schema"].as_str().unwrap_or("nothing");
+    anyhow::ensure!(told == schema, "{name} holds {told}, not {schema}");
+    serde_json::from_value(value).with_context(|| format!("{name} is not what {schema} says"))
 }

@@ -1,11 +1,13 @@
 //! `quell predict`: how much slower two workloads are together, from their profiles.
 
+mod report;
+
 use super::kept::{self, Place};
 use super::{files, measure};
 use anyhow::Context as _;
 use quell_profiler::predict::{
-    CheckOptions, Form, Model, Pair, PredictReport, Prediction, check, form, predict, programs,
-    rounds_in_a_pass,
+    CheckOptions, Form, Model, PREDICT_SCHEMA, Pair, PredictReport, Prediction, check, form,
+    predict, programs, rounds_in_a_pass,
 };
 use quell_profiler::{Effort, Profile, ProfileOptions, SHARED_BY_CPUS, Watched, at_desk};
 use quell_view::{Cell, Table};
@@ -33,10 +35,11 @@ use std::time::Duration;
 Examples:
   quell predict train search
   quell predict train.json search.json --json -
-  quell predict --check programs.txt --rounds 20")]
+  quell predict --check programs.txt --rounds 20 --report DIR
+  quell predict --from check.json --report DIR")]
 pub(crate) struct Args {
     /// Profiles, two or more: files, or names in the store.
-    #[arg(value_name = "PROFILE", required_unless_present = "check")]
+    #[arg(value_name = "PROFILE", required_unless_present_any = ["check", "from"])]
     profiles: Vec<String>,
     #[command(flatten)]
     place: Place,
@@ -44,6 +47,9 @@ pub(crate) struct Args {
     /// `name: program arguments`, quoted as in a shell.
     #[arg(long, value_name = "LIST", conflicts_with = "profiles")]
     check: Option<PathBuf>,
+    /// check: shows what was measured before and kept as JSON, in place of measuring.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "check"])]
+    from: Option<PathBuf>,
     /// check: how often all of it is measured, from profiles to pairs; what a host does for minutes
     /// then falls on both alike.
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "profiles")]
@@ -58,6 +64,9 @@ pub(crate) struct Args {
     /// Writes the predictions as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// check: writes a report with plots.
+    #[arg(long, value_name = "DIR", conflicts_with = "profiles")]
+    report: Option<PathBuf>,
 }
 
 /// Predictions without a check.
@@ -88,9 +97,10 @@ const WINDOW: Duration = Duration::from_millis(40);
 const PROFILING: Duration = Duration::from_secs(13);
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.check {
-        Some(list) => checked(args, list),
-        None => predicted(args),
+    match (&args.from, &args.check) {
+        (Some(file), _) => told(args, &measure::read_json(file, PREDICT_SCHEMA)?),
+        (None, Some(list)) => checked(args, list),
+        (None, None) => predicted(args),
     }
 }
 
@@ -178,10 +188,19 @@ fn checked(args: &Args, list: &PathBuf) -> anyhow::Result<()> {
     let report = at_desk(&cpus, || {
         check(&list, &options, &topology, &stop, &mut |line| eprintln!("{line}"))
     })?;
-    if !measure::to_stdout(args.json.as_deref()) {
-        files::print_text(&words(&report))?;
+    told(args, &report)
+}
+
+/// Writes what a check found where it is wanted.
+fn told(args: &Args, found: &PredictReport) -> anyhow::Result<()> {
+    let words = words(found);
+    if let Some(folder) = &args.report {
+        report::report(found, &words).write(folder)?;
     }
-    measure::write_json(args.json.as_deref(), &report)
+    if !measure::to_stdout(args.json.as_deref()) {
+        files::print_text(&words)?;
+    }
+    measure::write_json(args.json.as_deref(), found)
 }
 
 fn words(report: &PredictReport) -> String {

@@ -1,5 +1,7 @@
 //! `quell profile`: what a workload tolerates and what it causes.
 
+mod report;
+
 use super::counted::{counters, outside};
 use super::latency::{Loaded, Service, ServiceArgs};
 use super::{files, kept, measure, traffic};
@@ -30,6 +32,7 @@ Examples:
   quell profile --store -- ./train.sh
   quell profile --service search --rate 300 --peak 1200 --store
   quell profile --pid 1234 --quick
+  quell profile --report DIR -- ./train.sh
   quell profile list")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -69,6 +72,9 @@ pub(crate) struct Args {
     /// Writes the profile as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Writes a report with plots.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
 }
 
 /// Who is profiled.
@@ -140,7 +146,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !measure::to_stdout(args.json.as_deref()) {
         files::print_text(&words(&found))?;
     }
+    write_report(args.report.as_deref(), &found)?;
     measure::write_json(args.json.as_deref(), &found)
+}
+
+/// A report where one is wanted.
+pub(super) fn write_report(folder: Option<&Path>, profile: &Profile) -> anyhow::Result<()> {
+    let Some(folder) = folder else { return Ok(()) };
+    report::report(profile, &words(profile)).write(folder)?;
+    Ok(())
 }
 
 impl Args {

@@ -1,15 +1,17 @@
 //! `quell pressure validate`: whether the kernels do what they say, on the machine at hand.
 
+mod report;
+
 use super::super::latency::{Service, ServiceArgs};
 use super::super::wire::Wire;
 use super::super::{files, measure};
-use quell_pressure::{Resource, Stop};
+use quell_pressure::Stop;
 use quell_profiler::{
-    Counters, LaunchOptions, Progress, Subject, ValidateOptions, Validation, at_desk, launch,
-    serve_sources, validate, words,
+    Counters, LaunchOptions, Progress, Subject, VALIDATE_SCHEMA, ValidateOptions, Validation,
+    at_desk, launch, serve_sources, validate, words,
 };
 use quell_types::CpuSet;
-use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
+use report::report;
 use std::path::PathBuf;
 use std::process::Command;
 use std::str::FromStr;
@@ -21,7 +23,8 @@ use std::time::Duration;
 Examples:
   quell pressure validate --report DIR
   quell pressure validate --parts linearity --rounds 5 --json linearity.json
-  quell pressure validate --parts linearity,crosstalk --link-mbit 1000")]
+  quell pressure validate --parts linearity,crosstalk --link-mbit 1000
+  quell pressure validate --from linearity.json --report DIR")]
 pub(crate) struct Args {
     #[command(flatten)]
     measure: measure::Common,
@@ -53,6 +56,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MBIT", conflicts_with = "peer",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     link_mbit: Option<u32>,
+    /// Shows what was measured before and kept as JSON, in place of measuring.
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["parts", "rounds", "window_ms", "link_mbit", "applications", "services"])]
+    from: Option<PathBuf>,
     /// Writes the validation as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -97,6 +104,9 @@ impl FromStr for Listed {
 const COMPRESSION: &str = "gzip -1 -c /proc/self/exe";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(file) = &args.from {
+        return told(args, &measure::read_json(file, VALIDATE_SCHEMA)?);
+    }
     let (stop, topology) = measure::begin()?;
     anyhow::ensure!((1..=100).contains(&args.rounds), "--rounds {}: give 1 to 100", args.rounds);
     anyhow::ensure!(
@@ -199,140 +209,4 @@ fn start(
         launch(&how, stop)
     };
     commands.iter().map(one).collect()
-}
-
-fn report(found: &Validation) -> Report {
-    let mut report = Report::new("Validation of the pressure kernels");
-    if !found.kernels.is_empty() {
-        report = report.with(linearity(found));
-    }
-    if !found.timing.is_empty() {
-        report = report.with(timing(found));
-    }
-    if !found.impact.is_empty() {
-        report = report.with(impact(found));
-    }
-    if !found.crosstalk.is_empty() {
-        report = report.with(crosstalk(found));
-    }
-    report
-}
-
-fn linearity(found: &Validation) -> Section {
-    let mut table = Table::new(
-        "",
-        &["resource", "r>", "off points>", "half effect at>", "effect/noise>", "seen by"],
-    );
-    let cell = |value: Option<f64>, digits| match value {
-        Some(value) => Cell::number(value, digits),
-        None => Cell::Missing("nothing changed, or nothing varied".to_owned()),
-    };
-    for kernel in &found.kernels {
-        table.push([
-            Cell::from(kernel.resource.name()),
-            cell(kernel.r, 4),
-            cell(kernel.max_deviation_points, 1),
-            cell(kernel.half_effect_frac, 2),
-            cell(kernel.effect_over_noise, 0),
-            Cell::Text(kernel.seen_by()),
-        ]);
-    }
-    table.notes.extend(found.absent.iter().map(|(resource, why)| format!("{resource}: {why}")));
-    let mut plot =
-        Plot::new("Pressure seen against intensity", "intensity (%)", "effect (% of that at 100)");
-    for kernel in &found.kernels {
-        let (Some(first), Some(last)) = (kernel.levels.first(), kernel.levels.last()) else {
-            continue;
-        };
-        let share = |value: f64| 100.0 * (value - first.value) / (last.value - first.value);
-        let points = kernel.levels.iter().map(|l| (l.intensity_percent, share(l.value)));
-        plot.series.push(Series::new(kernel.resource.name(), Style::Line, points));
-    }
-    Section::new("Linearity").with(table).with(plot)
-}
-
-fn timing(found: &Validation) -> Section {
-    let head = ["resource", "armed in ms>", "at work ms>", "worst>", "stopped ms>", "worst>"];
-    let mut table = Table::new("", &head);
-    let cell = |ms: Option<f64>| match ms {
-        Some(ms) => Cell::number(ms, 2),
-        None => Cell::Missing("it never worked in that time".to_owned()),
-    };
-    for kernel in &found.timing {
-        table.push([
-            Cell::from(kernel.resource.name()),
-            Cell::number(kernel.arm_ms, 1),
-            cell(kernel.start_ms),
-            cell(kernel.start_worst_ms),
-            cell(kernel.stop_ms),
-            cell(kernel.stop_worst_ms),
-        ]);
-    }
-    Section::new("How fast pressure comes and goes").with(table)
-}
-
-fn impact(found: &Validation) -> Section {
-    let mut section = Section::new("Impact on applications");
-    let mut resources: Vec<Resource> = found.impact.iter().map(|i| i.resource).collect();
-    resources.dedup();
-    resources.sort_unstable();
-    resources.dedup();
-    for resource in resources {
-        let title = format!("Speed under pressure on {resource}");
-        let mut plot = Plot::new(title, "intensity (%)", "speed (% of that alone)");
-        for one in found.impact.iter().filter(|impact| impact.resource == resource) {
-            let rest = one.points.iter().map(|p| (p.intensity_percent, 100.0 * p.speed_frac.value));
-            let points = std::iter::once((0.0, 100.0)).chain(rest);
-            plot.series.push(Series::new(one.application.clone(), Style::Line, points));
-        }
-        section = section.with(plot);
-    }
-    section
-}
-
-fn crosstalk(found: &Validation) -> Section {
-    let mut names: Vec<Resource> = found.crosstalk.iter().map(|c| c.victim).collect();
-    names.sort_unstable();
-    names.dedup();
-    let loss = |victim: Resource, source: Resource| {
-        let cell = found.crosstalk.iter().find(|c| c.victim == victim && c.source == source)?;
-        Some(100.0 * cell.loss_frac_at_40)
-    };
-    let row = |victim: &Resource| names.iter().map(|source| loss(*victim, *source)).collect();
-    let words: Vec<String> = names.iter().map(|name| name.name().to_owned()).collect();
-    let heat = Heat {
-        title: "Work lost, in percent, both at 40 %".to_owned(),
-        x_label: "beside".to_owned(),
-        y_label: "who loses".to_owned(),
-        columns: words.clone(),
-        rows: words,
-        cells: names.iter().map(row).collect(),
-        top: 20.0,
-        digits: 0,
-    };
-    let worst = |same: bool| {
-        let apart = |c: &&quell_profiler::Crosstalk| c.same_group == same && c.source != c.victim;
-        found
-            .crosstalk
-            .iter()
-            .filter(apart)
-            .max_by(|a, b| a.loss_frac_at_40.total_cmp(&b.loss_frac_at_40))
-    };
-    let said = |words: &str, cell: Option<&quell_profiler::Crosstalk>| {
-        cell.map_or(String::new(), |c| {
-            format!(
-                "Worst {words}: {} loses {:.1} % beside {}. ",
-                c.victim,
-                100.0 * c.loss_frac_at_40,
-                c.source
-            )
-        })
-    };
-    let seats = found.disk_cpu.map_or_else(String::new, |cpu| {
-        format!("CPU {cpu} answers the disk: whoever works on it sits there. ")
-    });
-    let host = found.crosstalk_host.as_ref().and_then(quell_profiler::Watched::words);
-    let words = said("between groups", worst(false)) + &said("inside one", worst(true)) + &seats;
-    let words = words + &host.map_or_else(String::new, |host| host + ". ");
-    Section::new("Cross-talk").with(words).with(heat)
 }
