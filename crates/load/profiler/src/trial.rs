@@ -348,7 +348,7 @@ pub(crate) fn counted(sieve: Sieve, watch: &mut Watch) -> Vec<f64> {
     ratios
 }
 
-/// Whose windows take so many times as long as they should counts his progress in large pieces.
+/// Whose windows take so many times as long as they should counts its progress in large pieces.
 const LONG: u32 = 4;
 /// Pairs that may be measured at one level besides, for those that were put aside.
 const AGAIN: usize = 6;

@@ -177,10 +177,14 @@ pub(super) fn run(what: &What) -> anyhow::Result<()> {
 
 /// A kept profile and when it was measured, or one in a file.
 fn shown(place: &Place, name: &str, machine: Option<&str>) -> anyhow::Result<(Profile, String)> {
-    if is_file(name) {
-        return Ok((measure::read_profile(Path::new(name))?, String::new()));
-    }
-    let kept = place.profile(name, machine)?;
+    let file = Path::new(name);
+    let kept = match place.profile(name, machine) {
+        // A kept profile goes before a file that happens to be called like it.
+        Err(_) if name.contains('/') || file.is_file() => {
+            return Ok((measure::read_profile(file)?, String::new()));
+        }
+        kept => kept?,
+    };
     Ok((kept.profile, format!(", {}", moment::local(kept.measured_unix_ms))))
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", conflicts_with = "profiles")]
     check: Option<PathBuf>,
     /// check: shows what was measured before and kept as JSON, in place of measuring.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "check"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "check", "rounds", "passes"])]
     from: Option<PathBuf>,
     /// check: how often all of it is measured, from profiles to pairs; what a host does for minutes
     /// then falls on both alike.

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     link_mbit: Option<u32>,
     /// Shows what was measured before and kept as JSON, in place of measuring.
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["parts", "rounds", "window_ms", "link_mbit", "applications", "services"])]
+          conflicts_with_all = ["parts", "rounds", "window_ms", "link_mbit", "patience", "applications", "services"])]
     from: Option<PathBuf>,
     /// Writes the validation as JSON; `-` for standard output.
     #[arg(long, value_name = "FILE")]

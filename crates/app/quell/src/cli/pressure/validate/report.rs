@@ -3,6 +3,7 @@
 use quell_pressure::Resource;
 use quell_profiler::Validation;
 use quell_view::{Cell, Heat, Plot, Report, Section, Series, Style, Table};
+use std::collections::BTreeSet;
 
 /// All parts that were measured.
 pub(super) fn report(found: &Validation) -> Report {
@@ -77,10 +78,7 @@ fn timing(found: &Validation) -> Section {
 
 fn impact(found: &Validation) -> Section {
     let mut section = Section::new("Impact on applications");
-    let mut resources: Vec<Resource> = found.impact.iter().map(|i| i.resource).collect();
-    resources.dedup();
-    resources.sort_unstable();
-    resources.dedup();
+    let resources: BTreeSet<Resource> = found.impact.iter().map(|i| i.resource).collect();
     for resource in resources {
         let title = format!("Speed under pressure on {resource}");
         let mut plot = Plot::new(title, "intensity (%)", "speed (% of that alone)");
@@ -95,22 +93,23 @@ fn impact(found: &Validation) -> Section {
 }
 
 fn crosstalk(found: &Validation) -> Section {
-    let mut names: Vec<Resource> = found.crosstalk.iter().map(|c| c.victim).collect();
-    names.sort_unstable();
-    names.dedup();
+    let victims: BTreeSet<Resource> = found.crosstalk.iter().map(|c| c.victim).collect();
+    let sources: BTreeSet<Resource> = found.crosstalk.iter().map(|c| c.source).collect();
     let loss = |victim: Resource, source: Resource| {
         let cell = found.crosstalk.iter().find(|c| c.victim == victim && c.source == source)?;
         Some(100.0 * cell.loss_frac_at_40)
     };
-    let row = |victim: &Resource| names.iter().map(|source| loss(*victim, *source)).collect();
-    let words: Vec<String> = names.iter().map(|name| name.name().to_owned()).collect();
+    let row = |victim: &Resource| sources.iter().map(|source| loss(*victim, *source)).collect();
+    let words = |names: &BTreeSet<Resource>| {
+        names.iter().map(|name| name.name().to_owned()).collect::<Vec<_>>()
+    };
     let heat = Heat {
         title: "Work lost, in percent, both at 40 %".to_owned(),
         x_label: "beside".to_owned(),
         y_label: "who loses".to_owned(),
-        columns: words.clone(),
-        rows: words,
-        cells: names.iter().map(row).collect(),
+        columns: words(&sources),
+        rows: words(&victims),
+        cells: victims.iter().map(row).collect(),
         top: 20.0,
         digits: 0,
     };
