@@ -161,16 +161,19 @@ fn a_whole_trial_of_what_loses_nothing() {
 fn a_command_in_runs_is_heard_while_it_is_pressed_on_in_full() {
     let short = Effort { window: Duration::from_millis(2), ..NO_TIME };
     for (stretch, level, is_heard) in [(0, 100.0, true), (2, 100.0, true), (0, 50.0, false)] {
-        let ((pairs, heard), _) = tried(stretch, short, |trial, end, watch| {
-            trial.heard = Some(Sieve::default());
-            let mut found = Found::default();
-            trial.level(&mut found, level, end, watch).unwrap();
-            (found.levels[0].ratios.len(), trial.heard.take().map(|heard| heard.values().len()))
-        });
         // On a busy machine a kernel may not get its CPU in so short a window, and is not heard in it.
-        let heard = heard.unwrap();
-        let as_wanted = if is_heard { (1..=pairs).contains(&heard) } else { heard == 0 };
-        assert!(as_wanted, "{level} %, the host disturbs {stretch} windows: {heard} of {pairs}");
+        let told = (0..5).any(|_| {
+            let ((pairs, heard), _) = tried(stretch, short, |trial, end, watch| {
+                trial.heard = Some(Sieve::default());
+                let mut found = Found::default();
+                trial.level(&mut found, level, end, watch).unwrap();
+                (found.levels[0].ratios.len(), trial.heard.take().map(|heard| heard.values().len()))
+            });
+            let heard = heard.unwrap();
+            assert!(heard <= pairs, "{level} %, the host disturbs {stretch} windows");
+            heard == if is_heard { pairs } else { 0 }
+        });
+        assert!(told, "{level} %, the host disturbs {stretch} windows");
     }
     let (made, watch) = Made::on_a_host(0);
     let ((found, kept), _) = tried_with((made.in_runs(), watch), short, |trial, _, watch| {
