@@ -1,8 +1,8 @@
 //! Starting a workload, and finding out how its progress can be seen.
 
 use super::output::Count;
+use super::source::Source;
 use super::started::{By, Counters, Start, Started};
-use super::steady::Source;
 use super::{Group, Metric, Repeated, Steady, Subject};
 use crate::ProfileError;
 use crate::stats::quantile;

@@ -4,14 +4,16 @@ mod group;
 mod launch;
 mod output;
 mod repeated;
+mod source;
 mod started;
 mod steady;
 
 pub use group::Group;
 pub use launch::{LaunchOptions, Progress, launch, words};
 pub use repeated::Repeated;
+pub use source::Counter;
 pub use started::Counters;
-pub use steady::{Counter, Steady, looped};
+pub use steady::{Steady, looped};
 
 use crate::ProfileError;
 use schemars::JsonSchema;

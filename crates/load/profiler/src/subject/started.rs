@@ -1,7 +1,7 @@
 //! What was started for a measurement, and how it is started once more.
 
 use super::output::{self, Count};
-use super::steady::{Counter, Source};
+use super::source::{Counter, Source};
 use super::{Group, Metric, repeated};
 use crate::ProfileError;
 use quell_pressure::Bound;

@@ -1,14 +1,12 @@
 //! A workload that goes on: its speed is the change of a counter over a window.
 
-use super::group::IoTally;
+use super::source::{Source, moving};
 use super::started::Started;
-use super::{Group, Metric, Speed, Subject, repeated};
+use super::{Counter, Group, Metric, Speed, Subject, repeated};
 use crate::ProfileError;
 use quell_pressure::{Bound, Stop};
 use quell_types::CpuSet;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Before and after a window it is waited for progress for so many times as long, and so long at least, before the
@@ -20,26 +18,6 @@ const LOOKS: u32 = 40;
 const LEAST_LOOK: Duration = Duration::from_micros(500);
 /// A window is begun anew in so many further runs, where one ended in it each time.
 const MOST_RUNS: u32 = 3;
-
-/// How long a workload that runs already is watched by each counter.
-const WATCHED: Duration = Duration::from_millis(400);
-
-/// Counts a workload's progress from outside: hardware counters, its sockets.
-pub trait Counter: std::fmt::Debug + Send {
-    /// What it counts.
-    fn metric(&self) -> Metric;
-
-    /// The count so far; none if it cannot be read now.
-    fn count(&mut self) -> Option<u64>;
-}
-
-/// What counts its work.
-#[derive(Debug)]
-pub(super) enum Source {
-    Output(Arc<AtomicU64>, Metric),
-    Io(IoTally),
-    Other(Box<dyn Counter>),
-}
 
 /// A workload that goes on by itself. One that was started for the measurement, and has ended well, is started again: of
 /// many runs of a few seconds each window lies in one.
@@ -146,55 +124,6 @@ impl Steady {
         self.resting = false;
         Ok(true)
     }
-}
-
-impl Source {
-    /// By the bytes of system calls.
-    pub(super) fn io() -> Source {
-        Source::Io(IoTally::default())
-    }
-
-    pub(super) fn metric(&self) -> Metric {
-        match self {
-            Source::Output(_, metric) => *metric,
-            Source::Io(_) => Metric::IoBytes,
-            Source::Other(counter) => counter.metric(),
-        }
-    }
-
-    pub(super) fn count(&mut self, group: &Group) -> Option<u64> {
-        match self {
-            Source::Output(counter, _) => Some(counter.load(Relaxed)),
-            Source::Io(tally) => tally.count(group),
-            Source::Other(counter) => counter.count(),
-        }
-    }
-}
-
-/// The first of these that moves while the workload is watched.
-fn moving(
-    name: &str,
-    group: &Group,
-    mut sources: Vec<Source>,
-    stop: &Stop,
-) -> Result<Source, ProfileError> {
-    let before: Vec<Option<u64>> = sources.iter_mut().map(|s| s.count(group)).collect();
-    let begun = Instant::now();
-    if stop.wait(WATCHED) {
-        return Err(ProfileError::Stopped);
-    }
-    for (i, before) in before.iter().enumerate() {
-        let now = sources[i].count(group);
-        if before.zip(now).is_some_and(|(before, now)| now > before) {
-            return Ok(sources.swap_remove(i));
-        }
-    }
-    let tried: Vec<String> = sources.iter().map(|s| s.metric().words().to_owned()).collect();
-    Err(ProfileError::Unseen {
-        what: name.to_owned(),
-        seconds: begun.elapsed().as_secs_f64(),
-        tried: tried.join(", "),
-    })
 }
 
 fn speed(from: Reading, to: Reading) -> Option<Speed> {
